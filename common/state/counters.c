@@ -25,7 +25,7 @@
 
 #define TRIES 100 /* at a text that is being written */
 
-/* The worker that had the file before. */
+/* The last worker, from the header that it left in the file. */
 struct counters_last {
     uint64_t pid, pid_start; /* pid 0: there was none */
     uint64_t started_ns, ended_ns;
@@ -40,7 +40,7 @@ struct counters {
     int fd;                    /* c  -1: in memory only, or a reader */
     struct counters_last last; /* c  of the writer */
     unsigned claimed;          /* m  blocks of this worker */
-    char why[160];             /* m  it is not in the file; "": it is */
+    char why[160];             /* m  why there is no file; "": there is one */
 };
 
 /* ---- the writer ---- */
@@ -99,23 +99,6 @@ static int file_ready(const char *path, unsigned blocks_max, bool *made)
     return fd < 0 ? -errno : fd;
 }
 
-/* Write bytes to a file beside `path`, then rename it: a crash leaves the old
- * file or none, and the next write replaces what was begun. */
-static int bytes_save(const void *bytes, size_t size, const char *path)
-{
-    char temp[PATH_MAX];
-    int fd = file_create_beside(temp, path, bytes, size);
-    int err = fd < 0 ? fd : 0;
-
-    if (!err && rename(temp, path) < 0) {
-        err = -errno;
-        unlink(temp);
-    }
-    if (fd >= 0)
-        close(fd);
-    return err;
-}
-
 /* Map a whole file for reading. */
 static int counters_map(struct counters *c, const char *path)
 {
@@ -149,40 +132,9 @@ int counters_copy(const char *to, const char *from)
 
     if (err)
         return err;
-    err = bytes_save(c.map, c.bytes, to);
+    err = file_replace(to, c.map, c.bytes);
     munmap(c.map, c.bytes);
     return err;
-}
-
-/* Map the file, or memory if there can be no file. Bytes beyond the end of the
- * file are not touched before part_allocate has added them. */
-static int counters_take(struct counters *c, const char *path,
-                         unsigned blocks_max)
-{
-    void *at = MAP_FAILED;
-    bool made = false;
-
-    c->bytes = counters_bytes(blocks_max);
-    c->fd = file_ready(path, blocks_max, &made);
-    if (c->fd < 0)
-        file_lose(c, "it cannot be made", -c->fd);
-    else
-        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
-    if (at == MAP_FAILED && c->fd >= 0) {
-        file_lose(c, "mmap", errno);
-        if (made)
-            unlink(path); /* or it would stay, empty */
-        close(c->fd);
-        c->fd = -1;
-    }
-    if (at == MAP_FAILED)
-        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return -ENOMEM;
-    c->map = at;
-    part_allocate(c, 0, COUNTERS_BLOCKS);
-    return 0;
 }
 
 /* Two threads get different entries. A thread that sleeps here while the others
@@ -254,9 +206,9 @@ static void runs_fold(struct counters *c, unsigned used)
     counters_publish(&h->folds, folds + 1);
 }
 
-/* head_write - write the header, with the magic last because a reader checks it
- * first. If the machine went down under the last worker, its journal and
- * numbers may be torn. */
+/* Write the header, with the magic last because a reader checks it first. If
+ * the machine went down under the last worker, clear its journal and numbers,
+ * which may be torn. */
 static void head_write(struct counters *c, unsigned blocks_max)
 {
     struct counters_head *h = counters_head(c->map);
@@ -303,18 +255,38 @@ static void head_write(struct counters *c, unsigned blocks_max)
 int counters_open(struct counters **out, const char *path, unsigned blocks_max)
 {
     struct counters *c = calloc(1, sizeof *c);
-    int err;
+    void *at = MAP_FAILED;
+    bool made = false;
 
     *out = NULL;
     if (!c)
         return -ENOMEM;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
-    err = counters_take(c, path, blocks_max);
-    if (err) {
-        counters_close(&c);
-        return err;
+    /* Map the file, or memory if there can be no file. Bytes beyond the end of
+     * the file are not touched before part_allocate has added them. */
+    c->bytes = counters_bytes(blocks_max);
+    c->fd = file_ready(path, blocks_max, &made);
+    if (c->fd < 0)
+        file_lose(c, "it cannot be made", -c->fd);
+    else
+        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
+    if (at == MAP_FAILED && c->fd >= 0) {
+        file_lose(c, "mmap", errno);
+        if (made)
+            unlink(path); /* or it would stay, empty */
+        close(c->fd);
+        c->fd = -1;
     }
+    if (at == MAP_FAILED)
+        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        counters_close(&c);
+        return -ENOMEM;
+    }
+    c->map = at;
+    part_allocate(c, 0, COUNTERS_BLOCKS);
     head_write(c, blocks_max);
     (void)counters_claim(c); /* block 0: counters_rest */
     *out = c;
@@ -336,9 +308,9 @@ bool counters_give_back(struct counters *c)
 
 int counters_save(struct counters *c, const char *path)
 {
-    return bytes_save(
-        c->map, counters_bytes(atomic_load(&counters_head(c->map)->blocks)),
-        path);
+    struct counters_head *h = counters_head(c->map);
+
+    return file_replace(path, c->map, counters_bytes(atomic_load(&h->blocks)));
 }
 
 void counters_close(struct counters **counters)
@@ -425,36 +397,10 @@ void counters_say(struct counters *c, enum counters_text which,
 
 /* ---- readers ---- */
 
-/* Check that this program can read the file. */
-static int head_check(const struct counters *c, const char *path,
-                      struct problem *p)
-{
-    const struct counters_head *h = counters_head(c->map);
-
-    if (atomic_load_explicit(&h->magic, memory_order_acquire) !=
-        counters_magic())
-        return problem_set(p, EX_CONFIG, EINVAL,
-                           "counters file %s: it is none, or is not complete; "
-                           "the worker makes a new one when it starts",
-                           path);
-    if (h->version != COUNTERS_VERSION || h->head_bytes != COUNTERS_HEAD ||
-        h->stride != COUNTERS_STRIDE)
-        return problem_set(p, EX_CONFIG, EPROTO,
-                           "counters file %s: version %u, this program reads "
-                           "version %d; use the mqctl of the worker's release, "
-                           "or start the worker of this one",
-                           path, h->version, COUNTERS_VERSION);
-    if (c->bytes < COUNTERS_BLOCKS)
-        return problem_set(p, EX_CONFIG, EINVAL,
-                           "counters file %s: cut short; the worker makes a "
-                           "new one when it starts",
-                           path);
-    return 0;
-}
-
 int counters_attach(struct counters **out, const char *path, struct problem *p)
 {
     struct counters *c = calloc(1, sizeof *c);
+    const struct counters_head *h;
     int err;
 
     *out = NULL;
@@ -476,8 +422,26 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
                                     : "counters file %s: %s; run as the owner "
                                       "of the file",
                      path, errno_text(-err));
-    else
-        err = head_check(c, path, p);
+    h = err ? NULL : counters_head(c->map);
+    if (!err && atomic_load_explicit(&h->magic, memory_order_acquire) !=
+                    counters_magic())
+        err = problem_set(p, EX_CONFIG, EINVAL,
+                          "counters file %s: it is none, or is not complete; "
+                          "the worker makes a new one when it starts",
+                          path);
+    else if (!err &&
+             (h->version != COUNTERS_VERSION ||
+              h->head_bytes != COUNTERS_HEAD || h->stride != COUNTERS_STRIDE))
+        err = problem_set(p, EX_CONFIG, EPROTO,
+                          "counters file %s: version %u, this program reads "
+                          "version %d; use the mqctl of the worker's release, "
+                          "or start the worker of this one",
+                          path, h->version, COUNTERS_VERSION);
+    else if (!err && c->bytes < COUNTERS_BLOCKS)
+        err = problem_set(p, EX_CONFIG, EINVAL,
+                          "counters file %s: cut short; the worker makes a new "
+                          "one when it starts",
+                          path);
     if (err) {
         counters_close(&c);
         return err;
@@ -486,7 +450,8 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     return 0;
 }
 
-/* Read a consistent text; "" if it changes all the time. */
+/* Read a text, again while the writer changes it; "" after TRIES times. Returns
+ * its wall time. */
 static uint64_t text_read(const struct counters_words *w,
                           char out[COUNTERS_TEXT])
 {

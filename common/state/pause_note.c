@@ -1,4 +1,5 @@
-/* pause_note.c - see pause_note.h */
+/* pause_note.c - the file that keeps a pause across restarts (see
+ * pause_note.h) */
 #include "common/state/pause_note.h"
 
 #include <errno.h>
@@ -51,31 +52,22 @@ int pause_note_read(struct pause_note *out, const char *folder)
     return 0;
 }
 
-/* The new note is written and synced beside the old one, then renamed over it.
- * If the process is killed before the rename, the old note, or none, remains in
- * force; the order was not answered yet, and the next write replaces the
- * temporary file. If the process is killed after the rename, the next start
- * finds the new note. Only a power cut before the sync of the folder can bring
- * back the old note, and the order is answered after that sync. */
+/* If the process is killed before the rename in file_replace, the old note, or
+ * none, remains in force; the order was not answered yet, and the next write
+ * replaces the temporary file. If the process is killed after the rename, the
+ * next start finds the new note. Only a power cut before the sync of the folder
+ * can bring back the old note, and the order is answered after that sync. */
 int pause_note_write(const struct pause_note *note, const char *folder)
 {
-    char path[PATH_MAX], temp[PATH_MAX], text[TEXT];
+    char path[PATH_MAX], text[TEXT];
     int n = snprintf(text, sizeof text,
                      "since %" PRIu64 "\nuntil %" PRIu64 "\nby %s\n",
                      note->since_ns, note->until_ns, note->by);
-    int fd, err;
+    int err = folder_join(path, folder, NOTE, "") ? 0 : -ENAMETOOLONG;
 
-    if (!folder_join(path, folder, NOTE, ""))
-        return -ENAMETOOLONG;
-    fd = file_create_beside(temp, path, text, (size_t)n);
-    if (fd < 0)
-        return fd;
-    close(fd);
-    err = rename(temp, path) < 0 ? -errno : 0;
     if (!err)
-        return folder_sync(folder);
-    unlink(temp);
-    return err;
+        err = file_replace(path, text, (size_t)n);
+    return err ? err : folder_sync(folder);
 }
 
 int pause_note_remove(const char *folder)

@@ -91,29 +91,13 @@ static bool in_memory(const char *path, struct looked *l)
     return false;
 }
 
-/* Return true if $XDG_RUNTIME_DIR belongs to this user. After a change of user,
- * the variable may still name the directory of the other user, and the
- * directory may outlive its session (XDG Base Directory Specification). */
-static bool session_ours(const char *dir, struct looked *l)
-{
-    struct stat st;
-
-    if (!dir)
-        looked_add(l, "$XDG_RUNTIME_DIR (not set)");
-    else if (stat(dir, &st) < 0)
-        looked_add(l, "$XDG_RUNTIME_DIR %s (%s)", dir, errno_text(errno));
-    else if (st.st_uid != geteuid())
-        looked_add(l, "$XDG_RUNTIME_DIR %s (of another user)", dir);
-    else
-        return true;
-    return false;
-}
-
-/* Find the first preset directory that lies in memory; false: there is none. */
+/* Find the first of the default directories that lies in memory; false if none
+ * does. */
 static bool preset_find(char out[PATH_MAX], struct looked *l)
 {
     const char *service = folder_variable("RUNTIME_DIRECTORY");
     const char *session = folder_variable("XDG_RUNTIME_DIR");
+    struct stat st;
 
     if (service && strcspn(service, ":") < PATH_MAX) {
         snprintf(out, PATH_MAX, "%.*s", (int)strcspn(service, ":"), service);
@@ -125,48 +109,46 @@ static bool preset_find(char out[PATH_MAX], struct looked *l)
         if (in_memory(out, l))
             return true;
     }
-    if (session_ours(session, l) &&
-        folder_join(out, session, "/mqworker", "") && in_memory(out, l))
+    /* After a change of user, the variable may still name the directory of the
+     * other user, and the directory may outlive its session (XDG Base Directory
+     * Specification). */
+    if (!session)
+        looked_add(l, "$XDG_RUNTIME_DIR (not set)");
+    else if (stat(session, &st) < 0)
+        looked_add(l, "$XDG_RUNTIME_DIR %s (%s)", session, errno_text(errno));
+    else if (st.st_uid != geteuid())
+        looked_add(l, "$XDG_RUNTIME_DIR %s (of another user)", session);
+    else if (folder_join(out, session, "/mqworker", "") && in_memory(out, l))
         return true;
     snprintf(out, PATH_MAX, "/dev/shm/mqworker-%u", (unsigned)geteuid());
     return in_memory(out, l);
-}
-
-/* Check the directory of --runtime-dir and copy it to `out`. */
-static int given_check(char out[PATH_MAX], const struct runtimedir_wish *wish,
-                       struct problem *p)
-{
-    struct looked l = {""};
-
-    if (wish->dir[0] == '\0' || strlen(wish->dir) >= PATH_MAX - 1)
-        return problem_set(p, EX_CANTCREAT, EINVAL,
-                           FLAG " is %s: give the path of a directory on a "
-                                "tmpfs",
-                           wish->dir[0] ? "too long" : "empty");
-    strlcpy(out, wish->dir, PATH_MAX);
-    if (!in_memory(out, &l) && !wish->allow_disk)
-        return problem_set(
-            p, EX_CANTCREAT, EXDEV,
-            FLAG ": %s is not a tmpfs. On disk, a kill during writeback loses "
-                 "the message being received. Give a directory on a tmpfs "
-                 "(mount -t tmpfs tmpfs DIR; " DOCKER
-                 "), or take the risk with --allow-disk-custody",
-            l.text);
-    return 0;
 }
 
 int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                     struct problem *p)
 {
     struct looked l = {""};
-    int err = 0;
 
+    if (wish->dir &&
+        (wish->dir[0] == '\0' || strlen(wish->dir) >= PATH_MAX - 1))
+        return problem_set(p, EX_CANTCREAT, EINVAL,
+                           FLAG " is %s: give the path of a directory on a "
+                                "tmpfs",
+                           wish->dir[0] ? "too long" : "empty");
     if (wish->dir) {
-        err = given_check(out, wish, p);
+        strlcpy(out, wish->dir, PATH_MAX);
+        if (!in_memory(out, &l) && !wish->allow_disk)
+            return problem_set(
+                p, EX_CANTCREAT, EXDEV,
+                FLAG ": %s is not a tmpfs. On disk, a kill during writeback "
+                     "loses the message being received. Give a directory on a "
+                     "tmpfs (mount -t tmpfs tmpfs DIR; " DOCKER
+                     "), or take the risk with --allow-disk-custody",
+                l.text);
     } else if (!preset_find(out, &l)) {
         out[0] = '\0';
         if (!wish->allow_disk)
-            err = problem_set(
+            return problem_set(
                 p, EX_CANTCREAT, EXDEV,
                 "found no directory in memory for messages in flight; tried: "
                 "%s. On disk, a kill during writeback loses the message being "
@@ -176,13 +158,13 @@ int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                 "the risk with --allow-disk-custody",
                 l.text);
     }
-    for (size_t n = strlen(out); !err && n > 1 && out[n - 1] == '/'; n--)
+    for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
         out[n - 1] = '\0';
-    if (!err && strchr(out, '\n'))
-        err = problem_set(p, EX_CANTCREAT, EINVAL,
-                          "the path of the runtime directory has a newline; "
-                          "give another " FLAG);
-    return err;
+    if (strchr(out, '\n'))
+        return problem_set(p, EX_CANTCREAT, EINVAL,
+                           "the path of the runtime directory has a newline; "
+                           "give another " FLAG);
+    return 0;
 }
 
 bool runtimedir_folder(char out[PATH_MAX], const char *root, const char *home)
@@ -418,8 +400,8 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
     return folder_take(r, p);
 }
 
-/* Find the folder of the last worker: set r->was and r->past from the note of
- * `home`. Without a note, custody in the state folder counts. */
+/* Set r->was, the folder of the last worker, and r->past from the note in the
+ * state folder `home`. Without a note, r->was is `home` if custody is there. */
 static int last_find(struct runtimedir *r, const char *home, struct problem *p)
 {
     struct note note;
@@ -483,7 +465,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     err = last_find(out, home, p);
     if (err)
         return err;
-    /* Does the folder of the last worker have messages in flight, perhaps? */
+    /* An error of `holds` counts as messages in flight. */
     holds = wish->holds && out->was[0] && custody_there(out->was) &&
             folder_join(path, out->was, "/", RUNTIMEDIR_CUSTODY) &&
             wish->holds(path) != NO;
@@ -576,7 +558,7 @@ int runtimedir_path(const struct runtimedir *r, const char *file,
     return statedir_path(&at, file, out, p);
 }
 
-/* ---- for others ---- */
+/* ---- for programs other than the worker ---- */
 
 /* Return true if the owner of the state folder also owns the runtime folder and
  * is the only one who may write to it. A note that names any other folder is
@@ -649,9 +631,10 @@ int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
     err = folder_lock(&lock, note.folder);
     if (err)
         return err == -EWOULDBLOCK ? -EBUSY : err;
-    err = folder_join(path, note.folder, "/", RUNTIMEDIR_CUSTODY)
-              ? has(path)
-              : -ENAMETOOLONG;
+    if (has)
+        err = folder_join(path, note.folder, "/", RUNTIMEDIR_CUSTODY)
+                  ? has(path)
+                  : -ENAMETOOLONG;
     if (err == YES)
         err = -ENOTEMPTY;
     if (!err)

@@ -92,7 +92,7 @@ int runtimedir_file(const struct statedir *dir, const char *file,
  * unless it is the state folder; `out` names it. 0 it is gone; -ENOTEMPTY it
  * holds messages, and stays; -ENOENT there is none; -EBUSY another process has
  * it; -EPERM only its owner may remove it; or another -errno. `has`: as holds
- * of runtimedir_wish. */
+ * of runtimedir_wish; NULL: remove messages as well. */
 int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
                       char out[PATH_MAX]);
 

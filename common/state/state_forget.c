@@ -1,4 +1,4 @@
-/* state_forget.c - see state_forget.h */
+/* state_forget.c - remove the folders of a queue (see state_forget.h) */
 #include "common/state/state_forget.h"
 
 #include <dirent.h>
@@ -23,8 +23,9 @@
 #define PLACE   "/.forgotten"
 #define LOOK_NS (10 * NS_PER_S) /* longest that a tool holds the lock */
 
-/* Make the names on the same file system: one component, even for a queue on a
- * broker, whose folder is some levels down. */
+/* Choose the name to which the folder is moved: root/.forgotten/NAME. NAME is
+ * one component even for a queue on a broker, whose folder is several levels
+ * below the root. */
 static int names_make(struct state_forget *f, const struct statedir *dir,
                       struct problem *p)
 {
@@ -125,13 +126,6 @@ static int files_remove(const char *path, bool dry)
     return err;
 }
 
-/* Answer that custody has no messages: what is in flight is removed as well. */
-static int custody_ignore(const char *custody)
-{
-    (void)custody;
-    return NO;
-}
-
 /* Remove the renamed folder, after the runtime folder: the note that names the
  * runtime folder is among the files. */
 static int away_remove(const struct state_forget *f, struct problem *p)
@@ -141,7 +135,7 @@ static int away_remove(const struct state_forget *f, struct problem *p)
     int err;
 
     snprintf(away.folder, sizeof away.folder, "%s", f->away);
-    err = runtimedir_remove(&away, custody_ignore, runtime);
+    err = runtimedir_remove(&away, NULL, runtime);
     if (err && err != -ENOENT)
         return remove_refuse(runtime[0] ? runtime : f->away, -err, p);
     FAULT_POINT("state_forget_runtime_gone");

@@ -1,4 +1,8 @@
-/* statedir.c - where a queue's files are */
+/* statedir.c - find the state directory and a queue's folder (see statedir.h)
+ *
+ * folder.h creates and checks the directories; here are their names, and the
+ * sentences for what can be wrong.
+ */
 #include "common/state/statedir.h"
 
 #include <dirent.h>
@@ -18,7 +22,10 @@
 #include "common/base/safe_text.h"
 #include "common/cli/options.h"
 
-#define STORE_PATH 497 /* bytes, the longest that SQLite can make */
+/* Longest path of the store that SQLite can create, bytes. SQLite allows 512
+ * bytes including "-journal" (sqlite3PagerOpen, MAX_PATHNAME of os_unix.c), and
+ * a new store is created under the name "store.db.XXXXXX". */
+#define STORE_PATH 497
 
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
 {
@@ -55,7 +62,7 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
     return 0;
 }
 
-int statedir_shut(const char *root, int err, struct problem *p)
+int statedir_refuse(const char *root, int err, struct problem *p)
 {
     if (err == EACCES && folder_others(root, &folder_state, p))
         return -err;
@@ -67,16 +74,15 @@ int statedir_shut(const char *root, int err, struct problem *p)
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p)
 {
-    char label[QUEUE_NAME_MAX], real[PATH_MAX];
+    char label[QUEUE_NAME_MAX]; /* "/orders", which is also the folder's path
+                                   below the state directory */
+    char real[PATH_MAX];
     size_t size;
     int err = queue_name(queue, label, p);
 
     if (!err)
         err = statedir_open_label(out, flag, label, create, p);
-    /* SQLite could not create the store in a longer path. It allows 512 bytes
-     * including "-journal" (sqlite3PagerOpen, MAX_PATHNAME of os_unix.c), and a
-     * new store is created as "store.db.XXXXXX". Other problems of the folder
-     * are found when it is used. */
+    /* Other problems of the folder are reported when it is used. */
     if (err || !realpath(out->folder, real) ||
         (size = strlen(real) + strlen("/" STATEDIR_STORE)) <= STORE_PATH)
         return err;
@@ -152,15 +158,15 @@ int statedir_path(const struct statedir *dir, const char *file,
                        &folder_state, p);
 }
 
-/* ---- the name of a queue that does not exist ---- */
+/* ---- mistyped names ---- */
 
-/* The nearest name so far. */
+/* The nearest name found so far. */
 struct guess {
     char name[NAME_MAX + 1]; /* "": none */
     size_t distance;
 };
 
-/* Compare each entry of a folder with the wanted name. */
+/* Keep the nearest of the names in a folder, if it is nearer than `g`. */
 static void folder_search(const char *path, const char *wanted, struct guess *g)
 {
     DIR *dir = opendir(path);

@@ -1,10 +1,13 @@
-/* statedir.h - where a queue's files are
+/* statedir.h - find the state directory, and the folder of a queue in it
  *
- * WHAT   Finds the state directory and a queue's folder in it: custody, store,
- *        pidfile. The same rules in every program.
- * WHO    Any thread.
- * FAILS  A problem with status 73 (cannot be used, not ours, a symbolic link,
- *        writable by others); -ENOENT if it is missing and was not to be made.
+ * WHAT   The state directory (--state-dir, /var/lib/mqworker) has a folder for
+ *        each queue: that of "/orders" is STATE-DIRECTORY/orders. It holds the
+ *        store (retries, dead letters), the pidfile, the control socket and
+ *        notes of the worker. All programs find it by the same rules.
+ * WHO    The worker while it starts, and every tool; any thread.
+ * FAILS  A problem with status 73: the directory cannot be used, belongs to
+ *        another user, is a symbolic link or writable by others. -ENOENT if it
+ *        is missing and was not to be created.
  */
 #ifndef COMMON_STATE_STATEDIR_H
 #define COMMON_STATE_STATEDIR_H
@@ -16,7 +19,7 @@
 
 struct statedir {
     char root[PATH_MAX];   /* the state directory */
-    char folder[PATH_MAX]; /* root/NAME of one queue */
+    char folder[PATH_MAX]; /* folder of one queue, root/NAME */
 };
 
 #define STATEDIR_STORE   "store.db"
@@ -35,19 +38,20 @@ struct statedir {
  * file. */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 
-/* Fill `p` for a directory that could not be opened; returns -err. */
-int statedir_shut(const char *root, int err, struct problem *p);
+/* Fill `p` because the state directory `root` could not be opened, with errno
+ * `err`; returns -err. */
+int statedir_refuse(const char *root, int err, struct problem *p);
 
-/* Find the folder of queue "/orders" (root/orders). With `create` it is made
- * with mode 0700, and its parents. It must be a directory, no symbolic link,
- * ours (or we are root), and not writable by group or others. So must the state
- * directory, which may also belong to root, and in $STATE_DIRECTORY be a link
- * of root's. */
+/* Find the folder of queue "/orders" (root/orders). With `create`, create it
+ * and its parents, mode 0700. The folder must be a directory, not a symbolic
+ * link; belong to this user, unless root calls; and not be writable by group or
+ * others. The same holds for the state directory, except that it may belong to
+ * root, and that $STATE_DIRECTORY may be a symbolic link of root. */
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p);
 
-/* Find the folder of a queue on a broker; `label` is its path below the state
- * directory, "/amqp/VHOST@HOST/QUEUE". */
+/* Find the folder of a queue on a broker, as statedir_open does. `label` is the
+ * folder's path below the state directory: "/amqp/VHOST@HOST/QUEUE". */
 int statedir_open_label(struct statedir *out, const char *flag,
                         const char *label, bool create, struct problem *p);
 
@@ -56,20 +60,17 @@ int statedir_open_label(struct statedir *out, const char *flag,
 int statedir_path(const struct statedir *dir, const char *file,
                   char out[PATH_MAX], struct problem *p);
 
-/* ---- the name of a queue that does not exist ----
- *
- * The existing name nearest to a mistyped one is looked for among the folders
- * of the state directory and the kernel's queues. An unreadable folder counts
- * as empty.
- */
+/* ---- mistyped names ---- */
 
-/* Find the existing queue whose name is nearest to `queue` ("/ordrs"); false if
- * no name is near. `state_dir` as statedir_root takes it. */
+/* Find the existing queue whose name is nearest to `queue` ("/ordrs"), among
+ * the folders of the state directory and the kernel's queues; false if no name
+ * is near. `state_dir` as in statedir_root. An unreadable directory counts as
+ * empty. */
 bool queue_guess(const char *state_dir, const char *queue,
                  char out[NAME_MAX + 2]);
 
-/* Fill `p` with status 66 (EX_NOINPUT): there is no queue `queue` ("/orders");
- * and name the nearest existing queue, if there is one. Returns -ENOENT. */
+/* Fill `p` with status 66 (EX_NOINPUT) because queue `queue` ("/orders") does
+ * not exist, and name the nearest existing queue, if any. Returns -ENOENT. */
 int queue_absent(const char *state_dir, const char *queue, struct problem *p);
 
 #endif

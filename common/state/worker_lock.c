@@ -1,4 +1,4 @@
-/* worker_lock.c - see worker_lock.h */
+/* worker_lock.c - find out whether a worker is running (see worker_lock.h) */
 #include "common/state/worker_lock.h"
 
 #include <dirent.h>
@@ -38,44 +38,38 @@ static int lock_is_held(int fd)
     return NO;
 }
 
-/* Look at one pidfile. *again: the file has lost its name, look at the next
- * one. */
-static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    char text[32];
-    ssize_t n;
-    long number;
-    enum worker_lock is = WORKER_UNSEEN;
-    struct stat st;
-    int busy;
-
-    *again = false;
-    if (fd < 0)
-        return errno == ENOENT ? WORKER_NONE : WORKER_UNSEEN;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        (busy = lock_is_held(fd)) >= 0) {
-        is = busy == YES ? WORKER_RUNS : WORKER_GONE;
-        n = pread(fd, text, sizeof text - 1, 0);
-        text[n > 0 ? n : 0] = '\0';
-        number = strtol(text, NULL, 10); /* 0: it is not written yet */
-        *pid = number > 0 && number <= INT_MAX ? (pid_t)number : 0;
-        *again = busy == NO && fstat(fd, &st) == 0 && st.st_nlink == 0;
-    }
-    close(fd);
-    return is;
-}
-
 enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
 {
     enum worker_lock is = WORKER_NONE;
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], text[32];
     bool again = true;
     pid_t seen = 0;
     int fd = -1;
 
-    for (int i = 0; again && i < TRIES; i++)
-        is = pidfile_look(pidfile, &seen, &again);
+    /* Look again if the pidfile lost its name: a worker has replaced it. */
+    for (int i = 0; again && i < TRIES; i++) {
+        struct stat st;
+        int busy = -EINVAL;
+
+        again = false;
+        fd = open(pidfile, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        is = fd < 0 && errno == ENOENT ? WORKER_NONE : WORKER_UNSEEN;
+        if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+            busy = lock_is_held(fd);
+        if (busy >= 0) {
+            ssize_t n = pread(fd, text, sizeof text - 1, 0);
+            long number;
+
+            is = busy == YES ? WORKER_RUNS : WORKER_GONE;
+            text[n > 0 ? n : 0] = '\0';
+            number = strtol(text, NULL, 10); /* 0: it is not written yet */
+            seen = number > 0 && number <= INT_MAX ? (pid_t)number : 0;
+            again = busy == NO && fstat(fd, &st) == 0 && st.st_nlink == 0;
+        }
+        if (fd >= 0)
+            close(fd);
+        fd = -1;
+    }
     if (is == WORKER_NONE || is == WORKER_GONE) {
         snprintf(folder, sizeof folder, "%s", pidfile);
         (void)file_parent(folder);

@@ -114,7 +114,7 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
         return entries_add(n, fd, is_own_folder, name_add);
-    (void)statedir_shut(root, errno, &p);
+    (void)statedir_refuse(root, errno, &p);
     strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
     return 0;
 }

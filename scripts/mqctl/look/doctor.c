@@ -406,7 +406,7 @@ static void state_dir_check(struct findings *f, const struct options *o)
         return;
     }
     if (fd < 0) {
-        (void)statedir_shut(root, errno, &p);
+        (void)statedir_refuse(root, errno, &p);
         FOUND(f, BAD, "state directory", NULL, "%s", p.text);
         return;
     }
