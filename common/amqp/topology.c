@@ -151,7 +151,7 @@ static void queue_spec_add(struct queue_spec *q, amqp_table_entry_t argument)
 }
 
 /* Return the number of queues that have NAME's messages. */
-static unsigned part_count(const struct topology *t)
+static unsigned topology_part_count(const struct topology *t)
 {
     return t->partitions ? t->partitions : 1;
 }
@@ -166,7 +166,7 @@ static unsigned part_count(const struct topology *t)
 static bool queue_spec_make(struct queue_spec *q, const struct link *l,
                             const struct topology *t, unsigned i)
 {
-    unsigned parts = part_count(t), wait = i - parts - 2;
+    unsigned parts = topology_part_count(t), wait = i - parts - 2;
 
     *q = (struct queue_spec){.name = q->own};
     if (i < parts) {
@@ -450,7 +450,7 @@ int topology_number(struct link *l, const struct topology *t, struct problem *p)
  * is missing. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p)
 {
-    unsigned parts = part_count(t);
+    unsigned parts = topology_part_count(t);
     char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME], key[12];
     int err = topology_queue_open(l, t, parts + 1, p);
 
@@ -476,7 +476,7 @@ int topology_open(struct link *l, const struct topology *t, struct problem *p)
 int topology_wait(struct link *l, const struct topology *t, unsigned part,
                   uint64_t ms, struct problem *p)
 {
-    unsigned first = part_count(t) + 2;
+    unsigned first = topology_part_count(t) + 2;
 
     return topology_queue_open(
         l, t, first + part * TOPOLOGY_LENGTHS + topology_index(ms), p);
