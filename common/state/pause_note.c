@@ -52,7 +52,8 @@ int pause_note_read(struct pause_note *out, const char *folder)
     return 0;
 }
 
-/* If the process is killed before the rename in file_replace, the old note, or
+/* Write the note with file_replace, then sync the folder.
+ * If the process is killed before the rename, the old note, or
  * none, remains in force; the order was not answered yet, and the next write
  * replaces the temporary file. If the process is killed after the rename, the
  * next start finds the new note. Only a power cut before the sync of the folder
