@@ -67,7 +67,7 @@ struct session {
 
 enum session_next {
     SESSION_GOES_ON,
-    SESSION_LOOKS, /* see what came of it */
+    SESSION_LOOKS, /* read the queues again, to show the result */
     SESSION_ENDS,
 };
 enum { COLOUR_BAD = 1, COLOUR_WARN };
@@ -228,8 +228,7 @@ static int flight_add(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* longest_first - compare by start; break ties by id, so that rows do not
- * jump */
+/* Compare for qsort by start; break ties by id, so that rows do not jump. */
 static int longest_first(const void *a, const void *b)
 {
     const struct view_flight *x = a, *y = b;
@@ -343,25 +342,6 @@ static int session_update(struct session *s, int columns, int rows)
 
 /* ---- what changes production ---- */
 
-/* Send an order to the worker of a queue, and note the result. */
-static void worker_order(struct session *s, const char *queue, const char *line)
-{
-    const struct top_row *r = row_named(s, queue);
-    const char *error = NULL;
-    json_t *answer = NULL;
-    struct problem p;
-
-    if (!r || !r->looked || !r->v.has_folder)
-        snprintf(s->note, sizeof s->note, "no worker is running on %s", queue);
-    else if (ask(&r->v.dir, queue, line, &answer, &p) < 0)
-        strlcpy(s->note, p.text, sizeof s->note);
-    else if (ask_status(answer, &error) != 0)
-        strlcpy(s->note, error, sizeof s->note);
-    else
-        snprintf(s->note, sizeof s->note, "%s: %s", queue, line);
-    json_decref(answer);
-}
-
 /* Set what y does, and the text that asks for it. */
 static void question_set(struct question *q)
 {
@@ -408,15 +388,27 @@ static enum session_next question_key(struct session *s, int key)
 {
     struct question *q = &s->question;
     const struct key *k = key_find(key);
+    const struct top_row *r = row_named(s, q->queue);
     bool cap = q->key->does == KEY_ADDS || q->key->does == KEY_TAKES;
+    const char *error = NULL;
+    json_t *answer = NULL;
+    struct problem p;
     char *out = NULL;
 
     if (key == 'y' || key == 'Y') {
         if (q->key->letters) /* the note is the output of mqdlq */
             (void)letter_run(s->top->o, q->order, q->queue, q->row, &out,
                              s->note);
+        else if (!r || !r->looked || !r->v.has_folder)
+            snprintf(s->note, sizeof s->note, "no worker is running on %s",
+                     q->queue);
+        else if (ask(&r->v.dir, q->queue, q->order, &answer, &p) < 0)
+            strlcpy(s->note, p.text, sizeof s->note);
+        else if (ask_status(answer, &error) != 0)
+            strlcpy(s->note, error, sizeof s->note);
         else
-            worker_order(s, q->queue, q->order);
+            snprintf(s->note, sizeof s->note, "%s: %s", q->queue, q->order);
+        json_decref(answer);
         free(out);
         q->key = NULL;
         return SESSION_LOOKS;
@@ -433,22 +425,6 @@ static enum session_next question_key(struct session *s, int key)
 
 /* ---- what is shown ---- */
 
-/* Choose the letter or the queue above or below, as they are shown. */
-static void choose_next(struct session *s, bool up)
-{
-    struct view *v = &s->view;
-    size_t count = v->letters ? s->detail.letter_count : v->count;
-    size_t at = v->letters ? v->letter : v->chosen;
-
-    if (count == 0)
-        return;
-    at = up ? at - (at > 0) : at + (at + 1 < count);
-    v->letter = v->letters ? at : 0;
-    s->letter = v->letters ? s->detail.letters[at].row : 0;
-    if (!v->letters)
-        strlcpy(s->chosen, s->queues[at].name, sizeof s->chosen);
-}
-
 /* Go back to the queues. */
 static void page_close(struct session *s)
 {
@@ -461,6 +437,8 @@ static void page_close(struct session *s)
 static enum session_next view_change(struct session *s, enum key_does does)
 {
     struct view *v = &s->view;
+    size_t count = v->letters ? s->detail.letter_count : v->count;
+    size_t at = v->letters ? v->letter : v->chosen;
     char why[TOOL_WHY];
 
     switch (does) {
@@ -471,7 +449,14 @@ static enum session_next view_change(struct session *s, enum key_does does)
         break;
     case KEY_GOES_UP:
     case KEY_GOES_DOWN:
-        choose_next(s, does == KEY_GOES_UP);
+        /* Choose the letter or the queue above or below, as shown. */
+        if (count == 0)
+            break;
+        at = does == KEY_GOES_UP ? at - (at > 0) : at + (at + 1 < count);
+        v->letter = v->letters ? at : 0;
+        s->letter = v->letters ? s->detail.letters[at].row : 0;
+        if (!v->letters)
+            strlcpy(s->chosen, s->queues[at].name, sizeof s->chosen);
         break;
     case KEY_SORTS_LEFT:
         v->sort = (v->sort + view_sorts - 1) % view_sorts;
@@ -557,22 +542,18 @@ static enum session_next session_key(struct session *s, int key)
 
 /* ---- drawing ---- */
 
-static attr_t paint_attribute(const struct session *s, enum paint paint)
-{
-    attr_t bad = s->colour ? (attr_t)COLOR_PAIR(COLOUR_BAD) : 0;
-    attr_t warn = s->colour ? (attr_t)COLOR_PAIR(COLOUR_WARN) : 0;
-
-    return paint == PAINT_BOLD     ? A_BOLD
-           : paint == PAINT_DIM    ? A_DIM
-           : paint == PAINT_SORTED ? A_BOLD | A_UNDERLINE
-           : paint == PAINT_BAD    ? A_BOLD | bad
-           : paint == PAINT_WARN   ? A_BOLD | warn
-                                   : A_NORMAL;
-}
-
 /* Draw the view on the terminal in its present size. */
 static int screen_draw(struct session *s)
 {
+    const attr_t paints[] = {
+        [PAINT_PLAIN] = A_NORMAL,
+        [PAINT_BOLD] = A_BOLD,
+        [PAINT_DIM] = A_DIM,
+        [PAINT_SORTED] = A_BOLD | A_UNDERLINE,
+        [PAINT_WARN] =
+            A_BOLD | (s->colour ? (attr_t)COLOR_PAIR(COLOUR_WARN) : 0),
+        [PAINT_BAD] = A_BOLD | (s->colour ? (attr_t)COLOR_PAIR(COLOUR_BAD) : 0),
+    };
     struct canvas c;
 
     if (session_update(s, COLS, LINES) < 0 || canvas_open(&c, COLS, LINES) < 0)
@@ -592,7 +573,7 @@ static int screen_draw(struct session *s)
             size_t end =
                 i + 1 < l->count ? l->parts[i + 1].from : strlen(l->text);
 
-            attrset((int)(base | paint_attribute(s, l->parts[i].paint)));
+            attrset((int)(base | paints[l->parts[i].paint]));
             addnstr(l->text + from, (int)(end - from));
         }
         attrset(A_NORMAL);

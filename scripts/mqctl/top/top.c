@@ -39,38 +39,6 @@ static struct top_row *row_get(struct top *t, const char *queue)
     return r;
 }
 
-/* Note the numbers of the counters, and what has changed since the last look; a
- * new worker began at 0. There is no interval at the first look, whose numbers
- * are those of hours or days. */
-static void counters_note(struct top_row *r, uint64_t now)
-{
-    static struct histogram_sum handler, latency, part;
-    bool same = r->head.started_ns == r->v.head.started_ns &&
-                r->v.sum.ended >= r->sum.ended;
-    double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
-
-    counters_histograms(r->v.counters, false, &handler, &latency);
-    r->measured = r->counted;
-    if (r->counted) {
-        if (same && seconds > 0)
-            r->rate = (double)(r->v.sum.ended - r->sum.ended) / seconds;
-        if (!same) {
-            memset(&r->handler, 0, sizeof r->handler);
-            memset(&r->latency, 0, sizeof r->latency);
-        }
-        histogram_since(&part, &handler, &r->handler);
-        r->p50 = histogram_quantile(&part, 0.5);
-        r->p99 = histogram_quantile(&part, 0.99);
-        histogram_since(&part, &latency, &r->latency);
-        r->wait99 = histogram_quantile(&part, 0.99);
-    }
-    r->counted = true;
-    r->handler = handler;
-    r->latency = latency;
-    r->sum = r->v.sum;
-    r->head = r->v.head;
-}
-
 /* Read how the queue is now; values of the last interval stay. */
 static void row_refresh(struct top *t, struct top_row *r)
 {
@@ -114,19 +82,46 @@ static int rows_find(struct top *t)
 
 int top_look(struct top *t)
 {
+    static struct histogram_sum handler, latency, part;
     int err = rows_find(t);
 
     for (size_t i = 0; i < t->count && !err; i++) {
         struct top_row *r = t->rows[i];
         uint64_t now = clock_mono_ns();
         size_t at = r->past.looks++ % TOP_HISTORY;
+        double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
+        bool same; /* the same run of the worker; a new one began at 0 */
 
         row_refresh(t, r);
         r->measured = false;
         r->rate = 0;
         r->p50 = r->p99 = r->wait99 = 0;
-        if (r->looked && r->v.counters)
-            counters_note(r, now);
+        if (r->looked && r->v.counters) {
+            counters_histograms(r->v.counters, false, &handler, &latency);
+            same = r->head.started_ns == r->v.head.started_ns &&
+                   r->v.sum.ended >= r->sum.ended;
+            /* There is no interval at the first look, whose numbers are those
+             * of hours or days. */
+            r->measured = r->counted;
+            if (r->counted && same && seconds > 0)
+                r->rate = (double)(r->v.sum.ended - r->sum.ended) / seconds;
+            if (r->counted && !same) {
+                memset(&r->handler, 0, sizeof r->handler);
+                memset(&r->latency, 0, sizeof r->latency);
+            }
+            if (r->counted) {
+                histogram_since(&part, &handler, &r->handler);
+                r->p50 = histogram_quantile(&part, 0.5);
+                r->p99 = histogram_quantile(&part, 0.99);
+                histogram_since(&part, &latency, &r->latency);
+                r->wait99 = histogram_quantile(&part, 0.99);
+            }
+            r->counted = true;
+            r->handler = handler;
+            r->latency = latency;
+            r->sum = r->v.sum;
+            r->head = r->v.head;
+        }
         r->at_ns = now;
         r->past.depth[at] =
             r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;

@@ -1,8 +1,9 @@
 /* top.h - the queues of mqctl top, now and over the last minutes
  *
- * WHAT   Looks at the queues again and again, and makes rates and short-term
- *        quantiles of the differences.
- * WHO    One thread.
+ * WHAT   Takes a snapshot of each queue again and again, and computes rates and
+ *        short-term quantiles from the differences.
+ * WHO    mqctl top, and the child of mqctl serve that watches queues; on the
+ *        only thread of the process.
  * OWNS   The rows, until top_free.
  * FAILS  -ENOMEM; a queue that cannot be looked at keeps a problem.
  */

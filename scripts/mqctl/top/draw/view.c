@@ -314,34 +314,6 @@ static void numbers_draw(struct canvas *c, int x, const struct view_queue *q,
     }
 }
 
-static void row_draw(const struct view *v, struct canvas *c,
-                     const struct places *p, size_t i)
-{
-    const struct view_queue *q = &v->queues[i];
-    const struct history *h = q->past;
-    char name[CANVAS_TEXT], part[CANVAS_TEXT];
-    int next = p->curve + 2;
-
-    if (i == v->chosen)
-        canvas_choose(c);
-    canvas_cut(part, queue_name_print(v, i, name), p->name, p->tail);
-    canvas_cell(c, 0, p->name, CANVAS_LEFT, PAINT_PLAIN, part);
-    if (q->problem) {
-        canvas_put(c, p->name + 1, PAINT_BAD, "%s", q->problem);
-        c->y++;
-        return;
-    }
-    canvas_cell(c, p->name + 1, p->state, CANVAS_LEFT, view_state_paint(q),
-                worker_state_text(q->state));
-    numbers_draw(c, p->name + 1 + p->state, q, false);
-    if (p->curve) {
-        curve_draw(v, c, p->curves, p->curve, h, h->depth);
-        curve_draw(v, c, p->curves + next, p->curve, h, h->rates);
-        curve_draw(v, c, p->curves + 2 * next, p->curve, h, h->waits);
-    }
-    c->y++;
-}
-
 /* Draw the table of queues, from the current line on. */
 static void table_draw(const struct view *v, struct canvas *c)
 {
@@ -352,7 +324,8 @@ static void table_draw(const struct view *v, struct canvas *c)
     bool several = v->count > 1;
     size_t room = c->rows > 16 ? (size_t)c->rows / 2 - 3 : 3;
     size_t rows = room - several, first, shown = 0;
-    int x = p.name + 1 + p.state;
+    int x = p.name + 1 + p.state, next = p.curve + 2;
+    char name[CANVAS_TEXT], part[CANVAS_TEXT];
 
     canvas_put(c, 0, v->sort == SORT_NAME ? PAINT_SORTED : PAINT_BOLD, "QUEUE");
     canvas_put(c, p.name + 1, v->sort == SORT_STATE ? PAINT_SORTED : PAINT_BOLD,
@@ -366,8 +339,27 @@ static void table_draw(const struct view *v, struct canvas *c)
                    curves[i]);
     c->y++;
     first = v->chosen >= rows ? v->chosen - rows + 1 : 0;
-    for (size_t i = first; i < v->count && shown < rows; i++, shown++)
-        row_draw(v, c, &p, i);
+    for (size_t i = first; i < v->count && shown < rows; i++, shown++, c->y++) {
+        const struct view_queue *q = &v->queues[i];
+        const struct history *h = q->past;
+
+        if (i == v->chosen)
+            canvas_choose(c);
+        canvas_cut(part, queue_name_print(v, i, name), p.name, p.tail);
+        canvas_cell(c, 0, p.name, CANVAS_LEFT, PAINT_PLAIN, part);
+        if (q->problem) {
+            canvas_put(c, p.name + 1, PAINT_BAD, "%s", q->problem);
+            continue;
+        }
+        canvas_cell(c, p.name + 1, p.state, CANVAS_LEFT, view_state_paint(q),
+                    worker_state_text(q->state));
+        numbers_draw(c, p.name + 1 + p.state, q, false);
+        if (p.curve == 0)
+            continue;
+        curve_draw(v, c, p.curves, p.curve, h, h->depth);
+        curve_draw(v, c, p.curves + next, p.curve, h, h->rates);
+        curve_draw(v, c, p.curves + 2 * next, p.curve, h, h->waits);
+    }
     if (!several)
         return;
     for (size_t i = 0; i < v->count; i++) {

@@ -1,9 +1,10 @@
 /* view.h - the contents of the screen of top, and how they look
  *
- * WHAT   Numbers and texts of all queues, and what is in one of them: all that
- *        is drawn, and nothing to look it up in. view_draw makes lines of it.
- * WHO    One thread; needs no terminal and no queue.
- * OWNS   Nothing: the texts are those of the last look.
+ * WHAT   Has the numbers and texts of all queues, and the messages of one of
+ *        them, as they are drawn. view_draw makes lines of text of them.
+ * WHO    The screen of mqctl top, after each key and each round, on the only
+ *        thread of the process; needs no terminal and no queue.
+ * OWNS   Nothing: the texts belong to the snapshots of the last round.
  * FAILS  Never; what has no room is left out.
  */
 #ifndef SCRIPTS_MQCTL_TOP_DRAW_VIEW_H
