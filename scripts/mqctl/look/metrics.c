@@ -212,7 +212,7 @@ static int families_print(FILE *out, const struct looked *all, size_t n)
 
 /* Write a file beside the wanted one, then rename it, so that a reader finds
  * the old one or the new one whole. Returns an exit status. */
-static int file_replace(const char *path, const struct looked *all, size_t n)
+static int textfile_put(const char *path, const struct looked *all, size_t n)
 {
     char beside[PATH_MAX], user[FOLDER_USER];
     int fd, ok;
@@ -286,7 +286,7 @@ int metrics_run(const struct options *o)
         snapshot_metrics(v, &all[count++].fields);
     }
     if (o->textfile)
-        written = file_replace(o->textfile, all, count);
+        written = textfile_put(o->textfile, all, count);
     else
         written = families_print(o->json ? NULL : stdout, all, count) < 0
                       ? complain_memory()
