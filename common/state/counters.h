@@ -283,7 +283,7 @@ enum counters_gauge {
     COUNTERS_WINDOW,      /* messages that each handler may have; 0: unknown */
     COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
     COUNTERS_COMMITS,     /* number of the store's last commit on disk */
-    COUNTERS_UNTOLD,      /* letters whose --on-dead failed, and runs again */
+    COUNTERS_ON_DEAD, /* letters for which --on-dead failed and runs again */
     COUNTERS_GAUGES,
 };
 /* Bits of COUNTERS_HOLDS; worker_lock.h has their order of precedence. */

@@ -1,8 +1,9 @@
 /* on_dead.c - --on-dead (see on_dead.h)
  *
- * Crash before the command has ended, or before hook_end: the death is still
- * noted in the source. The next worker ends what is left of the command, and
- * runs it again. After hook_end: the command was told once at least.
+ * If the worker is killed before the command has ended, or before hook_end, the
+ * death is still noted in the source. The next worker kills what is left of the
+ * command, and runs it again. After hook_end, the command has succeeded at
+ * least once.
  */
 #include "worker/hooks/on_dead.h"
 
@@ -41,76 +42,77 @@
 
 /* ---- when a command that failed runs again ---- */
 
-/* Double a wait. */
+/* Double a wait, from the first up to the longest. */
 static uint64_t wait_double(uint64_t wait_ns)
 {
-    uint64_t next = wait_ns ? 2 * wait_ns : UNTOLD_FIRST_NS;
+    uint64_t next = wait_ns ? 2 * wait_ns : HOOK_RETRY_FIRST_NS;
 
-    return next < UNTOLD_LAST_NS ? next : UNTOLD_LAST_NS;
+    return next < HOOK_RETRY_LAST_NS ? next : HOOK_RETRY_LAST_NS;
 }
 
-/* Return the place of a death, or `count`. */
-static size_t untold_find(const struct untold *u, int64_t n)
+/* Return the index of a death, or `count` if it is not in the list. */
+static size_t hook_retries_find(const struct hook_retries *r, int64_t n)
 {
     size_t i = 0;
 
-    while (i < u->count && u->all[i].n != n)
+    while (i < r->count && r->all[i].n != n)
         i++;
     return i;
 }
 
-bool untold_has(const struct untold *u, int64_t n)
+bool hook_retries_has(const struct hook_retries *r, int64_t n)
 {
-    return untold_find(u, n) < u->count;
+    return hook_retries_find(r, n) < r->count;
 }
 
-uint64_t untold_failed(struct untold *u, int64_t n, uint64_t now_ns)
+uint64_t hook_retries_postpone(struct hook_retries *r, int64_t n,
+                               uint64_t now_ns)
 {
-    size_t i = untold_find(u, n);
-    struct untold_one *one = &u->all[i];
+    size_t i = hook_retries_find(r, n);
+    struct hook_retry *one = &r->all[i];
 
-    if (i == UNTOLD_MOST)
+    if (i == HOOK_RETRIES_MOST)
         return 0;
-    if (i == u->count) {
-        u->count++;
-        *one = (struct untold_one){.n = n};
+    if (i == r->count) {
+        r->count++;
+        *one = (struct hook_retry){.n = n};
     } else {
-        u->pause_ns = wait_double(u->pause_ns);
-        u->paused_until_ns = ns_add(now_ns, u->pause_ns);
+        r->pause_ns = wait_double(r->pause_ns);
+        r->paused_until_ns = ns_add(now_ns, r->pause_ns);
     }
     one->wait_ns = wait_double(one->wait_ns);
     one->due_ns = ns_add(now_ns, one->wait_ns);
     return one->wait_ns;
 }
 
-void untold_moved(struct untold *u, int64_t n, int64_t next)
+void hook_retries_renumber(struct hook_retries *r, int64_t n, int64_t next)
 {
-    size_t i = untold_find(u, n);
+    size_t i = hook_retries_find(r, n);
 
-    if (i == u->count)
+    if (i == r->count)
         return;
     if (next)
-        u->all[i].n = next;
+        r->all[i].n = next;
     else
-        u->all[i] = u->all[--u->count];
+        r->all[i] = r->all[--r->count];
 }
 
-void untold_succeeded(struct untold *u, int64_t n)
+void hook_retries_end(struct hook_retries *r, int64_t n)
 {
-    untold_moved(u, n, 0);
-    u->pause_ns = u->paused_until_ns = 0;
+    hook_retries_renumber(r, n, 0);
+    r->pause_ns = r->paused_until_ns = 0;
 }
 
-int64_t untold_first(const struct untold *u, uint64_t *due_ns)
+int64_t hook_retries_first(const struct hook_retries *r, uint64_t *due_ns)
 {
-    const struct untold_one *first = NULL;
+    const struct hook_retry *first = NULL;
 
-    for (size_t i = 0; i < u->count; i++)
-        if (!first || u->all[i].due_ns < first->due_ns)
-            first = &u->all[i];
+    for (size_t i = 0; i < r->count; i++)
+        if (!first || r->all[i].due_ns < first->due_ns)
+            first = &r->all[i];
     *due_ns = !first                               ? UINT64_MAX
-              : first->due_ns > u->paused_until_ns ? first->due_ns
-                                                   : u->paused_until_ns;
+              : first->due_ns > r->paused_until_ns ? first->due_ns
+                                                   : r->paused_until_ns;
     return first ? first->n : 0;
 }
 
@@ -118,16 +120,18 @@ int64_t untold_first(const struct untold *u, uint64_t *due_ns)
 struct on_dead {
     struct on_dead_setup with; /* c */
     pthread_t thread;          /* c */
-    int wake;          /* c  eventfd: there is a new death, or the stop */
-    int stop;          /* c  eventfd: readable from the stop on */
-    atomic_bool asked; /* a  there may be a new death */
-    atomic_bool stops; /* a  on_dead_close was called */
+    int wake;                  /* c  eventfd: a new death, or on_dead_close */
+    int stop;                  /* c  eventfd: readable from on_dead_close on */
+    atomic_bool fresh;         /* a  there may be a new death */
+    atomic_bool stopping;      /* a  on_dead_close was called */
     struct environment_base base; /* c */
 
-    struct untold untold; /* t */
-    uint64_t wait_ns;     /* t  before anything is tried; 0: untold has room */
-    int64_t fresh_after;  /* t  up to this n each was told, or is in `untold` */
-    bool again_last;      /* t  the last command that ran had run before */
+    struct hook_retries retries; /* t */
+    uint64_t wait_ns;    /* t  wait after a failure that `retries` had no room
+                           * for; 0: it has room */
+    int64_t fresh_after; /* t  for each death up to this number, the command
+                           * has succeeded or is in `retries` */
+    bool retried_last;   /* t  the last command that ran was a retry */
     struct environment env;  /* t */
     struct stderr_tail tail; /* t */
     struct outcome out;      /* t  why the command failed, and its stderr */
@@ -135,9 +139,9 @@ struct on_dead {
 
 /* ---- the command ----
  *
- * /bin/sh with the letter's JSON on stdin and its handler's environment. It may
- * take --timeout (60 s without), and what is left of its process group is
- * killed when it has ended. */
+ * The command is a shell line, run by /bin/sh with the letter's JSON on stdin
+ * and the environment that the handler had. It may take --timeout, or 60 s
+ * without that flag. What is left of its process group is killed at its end. */
 
 /* One run of the command. */
 struct run {
@@ -155,8 +159,7 @@ static void fd_close(int *fd)
     *fd = -1;
 }
 
-/* Start the command with the letter as a file on stdin, and the environment
- * that its handler had. */
+/* Start the command. */
 static int hook_command_start(struct on_dead *h, struct run *r)
 {
     static char shell[] = "sh", option[] = "-c";
@@ -204,7 +207,7 @@ static int hook_command_start(struct on_dead *h, struct run *r)
 }
 
 /* Read the command's stderr until it has ended. Returns false if `due_ns` came
- * first, or, with `stop`, the stop of the worker. */
+ * first, or the descriptor `stop` became readable (-1: none). */
 static bool hook_command_watch(struct on_dead *h, struct run *r,
                                uint64_t due_ns, int stop)
 {
@@ -227,8 +230,7 @@ static bool hook_command_watch(struct on_dead *h, struct run *r,
 }
 
 /* Supervise the command until it has ended. Returns false if it was terminated,
- * because its time was over or the worker stops. What is left of its process
- * group after that is killed. */
+ * because its time was over or the worker is stopping. */
 static bool hook_command_supervise(struct on_dead *h, struct run *r)
 {
     uint64_t kill_after_ns = h->with.set->kill_after_ns;
@@ -237,7 +239,7 @@ static bool hook_command_supervise(struct on_dead *h, struct run *r)
 
     stderr_tail_init(&h->tail, r->id, 0, h->with.stderr_limit);
     ended = hook_command_watch(h, r, due_ns, h->stop);
-    if (!ended && atomic_load(&h->stops)) {
+    if (!ended && atomic_load(&h->stopping)) {
         grace_ns = ns_add(clock_mono_ns(), kill_after_ns);
         ended =
             hook_command_watch(h, r, grace_ns < due_ns ? grace_ns : due_ns, -1);
@@ -255,8 +257,8 @@ static bool hook_command_supervise(struct on_dead *h, struct run *r)
     return ended;
 }
 
-/* Run the command for one death. Returns true if it succeeded; else
- * h->out.error says why not. */
+/* Run the command for one death. Returns true if it succeeded; otherwise
+ * h->out.error has the reason. */
 static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
 {
     uint64_t limit_ns = h->with.set->timeout_ns;
@@ -269,7 +271,7 @@ static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
     char *error = h->out.error, text[ERRNO_LIMIT_TEXT];
     size_t room = sizeof h->out.error;
     siginfo_t info = {0};
-    bool told = false;
+    bool succeeded = false;
     int err;
 
     ulid_print(hook->id, r.id);
@@ -287,13 +289,13 @@ static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
                errno == EINTR)
             ;
         fd_close(&r.process.end);
-        told = ended && info.si_code == CLD_EXITED && info.si_status == 0;
-        if (!ended && atomic_load(&h->stops))
+        succeeded = ended && info.si_code == CLD_EXITED && info.si_status == 0;
+        if (!ended && atomic_load(&h->stopping))
             snprintf(error, room, "the worker stopped");
         else if (!ended)
             snprintf(error, room, "timeout %s",
                      duration_print(r.limit_ns, text));
-        else if (!told)
+        else if (!succeeded)
             snprintf(error, room, "%s %d",
                      info.si_code == CLD_EXITED ? "exit" : "signal",
                      info.si_status);
@@ -301,10 +303,10 @@ static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
     FAULT_POINT("on_dead_after_run");
     fd_close(&r.in);
     fd_close(&r.err_out);
-    return told;
+    return succeeded;
 }
 
-/* ---- one after the other ---- */
+/* ---- one death after the other ---- */
 
 /* Wait until that monotonic time, or until the thread is woken. */
 static void wake_wait(struct on_dead *h, uint64_t end_ns)
@@ -316,17 +318,17 @@ static void wake_wait(struct on_dead *h, uint64_t end_ns)
         (void)!read(h->wake, &ignored, sizeof ignored);
 }
 
-/* Wait that long, or until the worker stops. */
+/* Wait that long, or until on_dead_close. */
 static void stop_wait(struct on_dead *h, uint64_t wait_ns)
 {
     uint64_t end_ns = ns_add(clock_mono_ns(), wait_ns);
 
-    while (!atomic_load(&h->stops) && clock_mono_ns() < end_ns)
+    while (!atomic_load(&h->stopping) && clock_mono_ns() < end_ns)
         wake_wait(h, end_ns);
 }
 
-/* Wait, longer each time, before a source that could not be read or written is
- * tried again. */
+/* Wait before the next try to read or write the source, longer after each
+ * failure. Logs the first failure. */
 static void source_retry_wait(struct on_dead *h, int err, uint64_t *wait_ns)
 {
     bool first = *wait_ns == 0;
@@ -340,12 +342,11 @@ static void source_retry_wait(struct on_dead *h, int err, uint64_t *wait_ns)
     stop_wait(h, *wait_ns);
 }
 
-/* Settle a run: its end is durable before anything else is run. A run that the
- * stop of the worker cut off stays as it is. A death whose command failed waits
- * by itself; if there is no room to note that, because it failed for so many
- * others, all wait. */
+/* Settle a run. Its result is durable before the next command is run. A run
+ * that the stop of the worker cut off is not settled. After a failure the death
+ * has a wait of its own; if `retries` has no room for it, all deaths wait. */
 static void run_settle(struct on_dead *h, const struct source_hook *hook,
-                       bool told)
+                       bool succeeded)
 {
     struct source *source = h->with.source;
     char id[ULID_TEXT], text[ERROR_TEXT];
@@ -353,12 +354,12 @@ static void run_settle(struct on_dead *h, const struct source_hook *hook,
     int64_t next = 0;
     int err;
 
-    if (told) {
+    if (succeeded) {
         h->wait_ns = 0;
-    } else if (atomic_load(&h->stops)) {
+    } else if (atomic_load(&h->stopping)) {
         return;
     } else {
-        in = untold_failed(&h->untold, hook->n, clock_mono_ns());
+        in = hook_retries_postpone(&h->retries, hook->n, clock_mono_ns());
         if (in == 0)
             in = h->wait_ns = wait_double(h->wait_ns);
         error_text(text, NULL, false, h->out.tail, h->out.tail_size);
@@ -369,16 +370,17 @@ static void run_settle(struct on_dead *h, const struct source_hook *hook,
                  F_STR("next", "it is run again, and for other letters "
                                "meanwhile; mqdlq discard ends that"));
     }
-    while ((err = source->local->hook_end(source, hook->n, told, &next)) != 0) {
-        if (atomic_load(&h->stops))
+    while ((err = source->local->hook_end(source, hook->n, succeeded, &next)) !=
+           0) {
+        if (atomic_load(&h->stopping))
             return;
         source_retry_wait(h, err, &wait_ns);
     }
-    if (told)
-        untold_succeeded(&h->untold, hook->n);
+    if (succeeded)
+        hook_retries_end(&h->retries, hook->n);
     else
-        untold_moved(&h->untold, hook->n, next);
-    h->with.failing(h->with.arg, h->untold.count, !told);
+        hook_retries_renumber(&h->retries, hook->n, next);
+    h->with.failing(h->with.arg, h->retries.count, !succeeded);
 }
 
 static void hook_free(struct source_hook *hook)
@@ -387,60 +389,61 @@ static void hook_free(struct source_hook *hook)
     free(hook->data);
 }
 
-/* Find the first death that has not been tried. -ENOENT: none. */
+/* Get the first death for which the command has not run yet. Returns -ENOENT if
+ * there is none. */
 static int fresh_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_local_ops *ops = h->with.source->local;
     int err;
 
     while ((err = ops->hook(h->with.source, h->fresh_after, hook)) == 0 &&
-           untold_has(&h->untold, hook->n)) {
+           hook_retries_has(&h->retries, hook->n)) {
         h->fresh_after = hook->n;
         hook_free(hook);
     }
     if (!err)
-        h->again_last = false;
+        h->retried_last = false;
     return err;
 }
 
-/* Find the first death whose wait is over. -ENOENT: none. A death whose letter
- * is gone meanwhile is forgotten. */
-static int again_next(struct on_dead *h, struct source_hook *hook)
+/* Get the first death whose wait for a retry is over. Returns -ENOENT if there
+ * is none. A death whose letter was removed is forgotten. */
+static int retry_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_local_ops *ops = h->with.source->local;
     uint64_t due_ns;
     int64_t n;
 
-    while ((n = untold_first(&h->untold, &due_ns)) != 0 &&
+    while ((n = hook_retries_first(&h->retries, &due_ns)) != 0 &&
            due_ns <= clock_mono_ns()) {
         int err = ops->hook(h->with.source, n - 1, hook);
 
-        h->again_last = true;
+        h->retried_last = true;
         if (!err && hook->n == n)
             return 0;
         if (!err)
             hook_free(hook);
         else if (err != -ENOENT)
             return err;
-        untold_moved(&h->untold, n, 0);
-        h->with.failing(h->with.arg, h->untold.count, false);
+        hook_retries_renumber(&h->retries, n, 0);
+        h->with.failing(h->with.arg, h->retries.count, false);
     }
     return -ENOENT;
 }
 
-/* Run the command for all deaths that can be told now: fresh ones, and those
- * that run again, in turn, so that neither keeps the other waiting. */
-static void deaths_tell(struct on_dead *h)
+/* Run the command for all deaths for which it can run now. New deaths and
+ * retries take turns, so that neither keeps the other waiting. */
+static void deaths_run(struct on_dead *h)
 {
     struct source_hook hook;
     uint64_t wait_ns = 0;
 
-    while (!atomic_load(&h->stops)) {
-        bool again = !h->again_last;
-        int err = again ? again_next(h, &hook) : fresh_next(h, &hook);
+    while (!atomic_load(&h->stopping)) {
+        bool retry = !h->retried_last;
+        int err = retry ? retry_next(h, &hook) : fresh_next(h, &hook);
 
         if (err == -ENOENT)
-            err = again ? fresh_next(h, &hook) : again_next(h, &hook);
+            err = retry ? fresh_next(h, &hook) : retry_next(h, &hook);
         if (err == -ENOENT)
             return;
         if (err) {
@@ -449,7 +452,7 @@ static void deaths_tell(struct on_dead *h)
         }
         wait_ns = 0;
         run_settle(h, &hook, hook_command_run(h, &hook));
-        if (!h->again_last)
+        if (!h->retried_last)
             h->fresh_after = hook.n;
         hook_free(&hook);
         if (h->wait_ns)
@@ -470,7 +473,7 @@ static void *on_dead_main(void *arg)
 
     if (!err)
         hook_free(&hook);
-    /* End what is left of a killed worker's command before another is run.
+    /* Kill what is left of a killed worker's command before running another.
      * Without a death in the source, no command was cut off. */
     if (err != -ENOENT)
         killed = stale_handlers_kill(source->nonce, &stale, 1);
@@ -480,30 +483,23 @@ static void *on_dead_main(void *arg)
                  F_STR("error", killed < 0 ? errno_text(-killed) : NULL),
                  F_STR("next", "a killed worker left its --on-dead command; it "
                                "is run again"));
-    while (!atomic_load(&h->stops)) {
-        (void)untold_first(&h->untold, &due_ns);
-        if (atomic_exchange(&h->asked, false) || clock_mono_ns() >= due_ns)
-            deaths_tell(h);
+    while (!atomic_load(&h->stopping)) {
+        (void)hook_retries_first(&h->retries, &due_ns);
+        if (atomic_exchange(&h->fresh, false) || clock_mono_ns() >= due_ns)
+            deaths_run(h);
         else
             wake_wait(h, due_ns);
     }
     return NULL;
 }
 
-static void fd_signal(int fd)
-{
-    const uint64_t one = 1;
-
-    (void)!write(fd, &one, sizeof one);
-}
-
 void on_dead_wake(struct on_dead *h)
 {
-    if (h && !atomic_exchange(&h->asked, true))
-        fd_signal(h->wake);
+    if (h && !atomic_exchange(&h->fresh, true))
+        (void)eventfd_write(h->wake, 1);
 }
 
-/* Release what it has, also if it was not opened completely. */
+/* Release everything, even after an open that failed halfway. */
 static void on_dead_free(struct on_dead *h)
 {
     fd_close(&h->wake);
@@ -554,10 +550,10 @@ void on_dead_close(struct on_dead **on_dead)
 
     if (!h)
         return;
-    atomic_store(&h->stops, true);
-    fd_signal(h->wake);
-    fd_signal(h->stop);
+    atomic_store(&h->stopping, true);
+    (void)eventfd_write(h->wake, 1);
+    (void)eventfd_write(h->stop, 1);
     pthread_join(h->thread, NULL);
-    *on_dead = NULL; /* the thread wakes itself by it */
+    *on_dead = NULL; /* until here, the thread may call on_dead_wake with it */
     on_dead_free(h);
 }

@@ -42,9 +42,9 @@ void status_count(struct status *b)
     dirty_state_now(&f->dirty);
 }
 
-void status_untold(struct status *b, uint64_t letters)
+void status_on_dead_waiting(struct status *b, uint64_t letters)
 {
-    atomic_store(&b->untold, letters);
+    atomic_store(&b->on_dead_waiting, letters);
     dirty_state_now(&b->flow->dirty);
 }
 
@@ -119,7 +119,7 @@ void status_show(struct status *b)
     counters_gauge(c, COUNTERS_GROUPS, groups_count(f->groups));
     counters_gauge(c, COUNTERS_GROUPS_HELD, groups_held(f->groups));
     counters_gauge(c, COUNTERS_WINDOW, f->set->window);
-    counters_gauge(c, COUNTERS_UNTOLD, atomic_load(&b->untold));
+    counters_gauge(c, COUNTERS_ON_DEAD, atomic_load(&b->on_dead_waiting));
     if (f->set->inproc)
         return;
     /* The process title: numbers, then what is not as usual. A bound that is

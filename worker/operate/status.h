@@ -29,20 +29,22 @@ struct status_reader {
 /* c = constant once the worker runs   a = atomic   j = by its job, one at a
  * time */
 struct status {
-    struct flow *flow;             /* c */
-    struct file_watch *file_watch; /* c  set before the worker runs */
-    struct chore chore;            /* counts the rows */
-    _Atomic int64_t rows[4];       /* a  source_count; 0: or not known yet */
-    _Atomic uint64_t untold;       /* a  letters whose --on-dead failed */
-    uint64_t deliveries;           /* j  at the last count */
-    struct status_reader *reader;  /* set before the worker runs; or NULL */
+    struct flow *flow;                /* c */
+    struct file_watch *file_watch;    /* c  set before the worker runs */
+    struct chore chore;               /* counts the rows */
+    _Atomic int64_t rows[4];          /* a  source_count; 0: or not known yet */
+    _Atomic uint64_t on_dead_waiting; /* a  letters for which
+                                * --on-dead failed and runs again */
+    uint64_t deliveries;              /* j  at the last count */
+    struct status_reader *reader;     /* set before the worker runs; or NULL */
 };
 
 void status_init(struct status *b, struct flow *f);
 /* Count the rows of the source, and have the result shown. */
 void status_count(struct status *b);
-/* So many letters wait for their --on-dead command to run again. Any thread. */
-void status_untold(struct status *b, uint64_t letters);
+/* Show the number of letters that wait for --on-dead to run again. Any
+ * thread. */
+void status_on_dead_waiting(struct status *b, uint64_t letters);
 /* After each wait; does nothing unless something has changed. */
 void status_show(struct status *b);
 

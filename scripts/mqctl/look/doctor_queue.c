@@ -37,7 +37,7 @@ static void hooks_check(struct findings *f, struct snapshot *v)
     const json_t *runs = json_object_get(v->live, "runs");
     const char *command = json_string_value(
         json_object_get(json_object_get(runs, "flags"), "on-dead"));
-    uint64_t n = v->counters ? v->head.gauges[COUNTERS_UNTOLD] : 0;
+    uint64_t n = v->counters ? v->head.gauges[COUNTERS_ON_DEAD] : 0;
     struct letter_hook hook = {.row = 0}; /* one of them */
     char word[SHELL_WORD_ROOM(COMMAND_MOST)];
     struct store *store;

@@ -225,7 +225,7 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
          .metric = "mqworker_on_dead_failed_total",
          .help = "Failed runs of on-dead."},
         {"totals", .value = totals_json(v)},
-        {"on_dead_waiting", COUNTED, (int64_t)v->head.gauges[COUNTERS_UNTOLD],
+        {"on_dead_waiting", COUNTED, (int64_t)v->head.gauges[COUNTERS_ON_DEAD],
          .metric = "mqworker_on_dead_waiting",
          .help = "Dead letters waiting for another run of on-dead after a "
                  "failure."},

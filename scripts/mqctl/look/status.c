@@ -94,7 +94,7 @@ static void counters_print(const struct snapshot *v)
 {
     static struct histogram_sum handler, latency;
     const struct counters_sum *n = &v->sum, *all = &v->totals;
-    uint64_t untold = v->head.gauges[COUNTERS_UNTOLD];
+    uint64_t failed = v->head.gauges[COUNTERS_ON_DEAD];
     char when[TIME_TEXT];
 
     words_print(v->worker == SNAPSHOT_RUNS ? "since" : "last run since", "%s",
@@ -121,11 +121,11 @@ static void counters_print(const struct snapshot *v)
         words_print("removed",
                     "%" PRIu64 " dead letters, by keep-dead and max-dead",
                     n->removed);
-    if (untold)
+    if (failed)
         words_print("on-dead",
                     "failed for %" PRIu64 " dead letter%s; will run again for "
                     "%s",
-                    untold, term_plural(untold), untold == 1 ? "it" : "each");
+                    failed, term_plural(failed), failed == 1 ? "it" : "each");
     counters_histograms(v->counters, false, &handler, &latency);
     quantiles_print("handler time", &handler, n->longest_ns);
     quantiles_print("latency", &latency, UINT64_MAX);

@@ -152,7 +152,7 @@ static uint64_t waiting(const char *q)
         0);
     counters_header(c, &head);
     counters_close(&c);
-    return head.gauges[COUNTERS_UNTOLD];
+    return head.gauges[COUNTERS_ON_DEAD];
 }
 
 /* No command runs for a letter that is gone, and nothing else happens. */
