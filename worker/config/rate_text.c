@@ -59,8 +59,9 @@ static uint64_t rate_cut(const char **text)
     return n <= RATE_MOST ? n : 0;
 }
 
-int rate_parse(const char *text, uint64_t *out, struct problem *p)
+int rate_parse(const char *text, void *into, struct problem *p)
 {
+    uint64_t *out = into;
     const char *at = text;
     uint64_t n = rate_cut(&at), burst;
     size_t unit = 0; /* seconds */

@@ -17,9 +17,9 @@
 #define RATE_MOST 1000000
 #define RATE_TEXT 32
 
-/* Read N[/s|/m|/h][,BURST], or off. Without BURST the burst is the number of a
- * tenth of a second, at least 1. */
-int rate_parse(const char *text, uint64_t *out, struct problem *p);
+/* Read N[/s|/m|/h][,BURST], or off, into a uint64_t (`call` of options.h).
+ * Without BURST, the burst is the number of a tenth of a second, at least 1. */
+int rate_parse(const char *text, void *into, struct problem *p);
 const char *rate_print(uint64_t rate, char out[RATE_TEXT]);
 
 /* Return the ns between two deliveries, rounded up, and the burst; not of

@@ -91,11 +91,6 @@ static bool print_backoff(const void *from, char *out, size_t room)
     return true;
 }
 
-static int read_rate(const char *text, void *into, struct problem *p)
-{
-    return rate_parse(text, into, p);
-}
-
 static bool print_rate(const void *from, char *out, size_t room)
 {
     char text[RATE_TEXT];
@@ -154,7 +149,7 @@ static const struct option_row rows[] = {
      .help = "how long a work item takes and runs messages before it gives up "
              "its thread; 0: one message; none: until the queue is empty"},
     {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
-     AT(rate), .call = read_rate, .print = print_rate, LIVE, LIBRARY(rate),
+     AT(rate), .call = rate_parse, .print = print_rate, LIVE, LIBRARY(rate),
      .help = "at most N deliveries in a second, minute or hour, retries "
              "included, in bursts of up to BURST; without BURST, as many as "
              "are allowed in a tenth of a second, but at least 1"},
@@ -542,29 +537,6 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 #define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
-/* Check that there is one operand, and that it stands where a queue does. */
-static int queue_operand_check(int count, bool dashes, char **before,
-                               struct problem *p)
-{
-    if (count == 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "no queue: mqworker QUEUE -- COMMAND, like mqworker "
-                           "/orders -- ./handle-order; see mqworker --help");
-    if (count > 1 && dashes)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "\"%s\" and \"%s\" before --: give one queue; a "
-                           "value that may be left out is joined with =, like "
-                           "--exit-when-idle=5s",
-                           before[0], before[1]);
-    if (count > 1)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "\"%s\" after the queue %s: the command comes after "
-                           "--, like mqworker %s -- %s",
-                           before[1], before[0], SHELL_QUEUE(before[0]),
-                           SHELL_QUEUE(before[1]));
-    return 0;
-}
-
 /* Print a flag that was given for the children of --stream. Returns false if
  * there is none. */
 static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
@@ -838,12 +810,26 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
         return err;
     /* The first `count` arguments have to be one queue; the command begins at
      * argv[rest], or there is no "--". */
+    if (count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no queue: mqworker QUEUE -- COMMAND, like mqworker "
+                           "/orders -- ./handle-order; see mqworker --help");
+    if (count > 1 && rest >= 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" and \"%s\" before --: give one queue; a "
+                           "value that may be left out is joined with =, like "
+                           "--exit-when-idle=5s",
+                           argv[0], argv[1]);
+    if (count > 1)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" after the queue %s: the command comes after "
+                           "--, like mqworker %s -- %s",
+                           argv[1], argv[0], SHELL_QUEUE(argv[0]),
+                           SHELL_QUEUE(argv[1]));
     command = rest < 0 ? NULL : argv + rest;
-    err = queue_operand_check(count, rest >= 0, argv, p);
-    if (!err)
-        err = s->forward  ? settings_forward_check(s, command, p)
-              : s->plugin ? plugin_option_check(s, command, p)
-                          : command_check(s, command, argv[0], p);
+    err = s->forward  ? settings_forward_check(s, command, p)
+          : s->plugin ? plugin_option_check(s, command, p)
+                      : command_check(s, command, argv[0], p);
     if (!err && s->forward)
         err = forward_take(s, p);
     if (err)
