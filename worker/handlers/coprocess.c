@@ -174,21 +174,6 @@ int coprocess_open(struct coprocess **out, struct stream *stream)
     return 0;
 }
 
-void coprocess_close(struct coprocess **coprocess)
-{
-    struct coprocess *l = *coprocess;
-
-    if (!l)
-        return;
-    *coprocess = NULL;
-    child_close(&l->epoll);
-    child_close(&l->waker);
-    child_fini(&l->child);
-    free(l->output.bytes);
-    free(l->messages);
-    free(l);
-}
-
 /* Terminate a child that broke the protocol: log the line, and read no more of
  * the child's output. */
 static void coprocess_fault(struct coprocess *l, const char *what,
@@ -469,36 +454,6 @@ static uint64_t limits_apply(struct coprocess *l)
     return UINT64_MAX;
 }
 
-/* Handle an event of one descriptor. */
-static void on_event(struct coprocess *l, const struct epoll_event *ev)
-{
-    uint64_t ignored;
-
-    switch (ev->data.u32) {
-    case COPROCESS_OF_OUT:
-        (void)coprocess_read(l);
-        break;
-    case COPROCESS_OF_ERR:
-        if (l->child.err >= 0 &&
-            !stderr_tail_read(coprocess_tail(l), l->child.err))
-            coprocess_drop_fd(l, &l->child.err);
-        break;
-    case COPROCESS_OF_IN:
-        if (ev->events & (EPOLLERR | EPOLLHUP))
-            pipe_closed(l, &l->child.in, "closed its input");
-        else
-            output_flush(l);
-        break;
-    case COPROCESS_OF_END:
-        if (coprocess_lives(l))
-            coprocess_step(l, COPROCESS_EXIT);
-        break;
-    default:
-        (void)!read(l->waker, &ignored, sizeof ignored);
-        l->woken = l->ordered = true;
-    }
-}
-
 /* Wait once for events, at most until the state's time or the next deadline,
  * and handle them. The caller has parsed all answers in `input`. The clock is
  * read before the pipe, and limits are checked in the next call, after the
@@ -507,7 +462,7 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
 static void coprocess_poll_once(struct coprocess *l, bool wait)
 {
     struct epoll_event events[EVENTS];
-    uint64_t next, now = 0;
+    uint64_t next, now = 0, ignored;
     int n;
 
     if (l->ordered)
@@ -519,8 +474,31 @@ static void coprocess_poll_once(struct coprocess *l, bool wait)
     n = epoll_wait(l->epoll, events, EVENTS, wait ? clock_ms_until(next) : 0);
     if (next != UINT64_MAX)
         now = clock_mono_ns();
-    for (int i = 0; i < n; i++)
-        on_event(l, &events[i]);
+    for (int i = 0; i < n; i++) {
+        switch (events[i].data.u32) {
+        case COPROCESS_OF_OUT:
+            (void)coprocess_read(l);
+            break;
+        case COPROCESS_OF_ERR:
+            if (l->child.err >= 0 &&
+                !stderr_tail_read(coprocess_tail(l), l->child.err))
+                coprocess_drop_fd(l, &l->child.err);
+            break;
+        case COPROCESS_OF_IN:
+            if (events[i].events & (EPOLLERR | EPOLLHUP))
+                pipe_closed(l, &l->child.in, "closed its input");
+            else
+                output_flush(l);
+            break;
+        case COPROCESS_OF_END:
+            if (coprocess_lives(l))
+                coprocess_step(l, COPROCESS_EXIT);
+            break;
+        default:
+            (void)!read(l->waker, &ignored, sizeof ignored);
+            l->woken = l->ordered = true;
+        }
+    }
     if (l->input.end < sizeof l->input.bytes)
         l->seen_ns = now; /* else the pipe may have more */
     if (coprocess_stops(l) && coprocess_lives(l)) {
@@ -834,8 +812,19 @@ pid_t coprocess_await(struct coprocess *l)
     return l->child.pid;
 }
 
-void coprocess_finish(struct coprocess *l)
+void coprocess_close(struct coprocess **coprocess)
 {
+    struct coprocess *l = *coprocess;
+
+    if (!l)
+        return;
+    *coprocess = NULL;
     if (l->state == COPROCESS_ZOMBIE)
         coprocess_reap(l);
+    child_close(&l->epoll);
+    child_close(&l->waker);
+    child_fini(&l->child);
+    free(l->output.bytes);
+    free(l->messages);
+    free(l);
 }

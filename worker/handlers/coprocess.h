@@ -4,8 +4,9 @@
  *        answers, starts another child after its end, and returns the messages
  *        that it had open. docs/handlers.md says what a child may do,
  *        docs/design/machines.md how it ends.
- * WHO    One thread at a time. coprocess_wake, and child_signal on its child:
- *        any thread.
+ * WHO    The pool thread that got it from handler_stream.c. While it is idle,
+ *        the peeker, in coprocess_look; at the end the engine's thread.
+ *        coprocess_wake, and child_signal on its child: any thread.
  * OWNS   The child. Borrows each delivery from send until next returns it.
  * FAILS  open: -errno. Everything else is an outcome.
  */
@@ -157,7 +158,8 @@ struct coprocess {
 };
 
 int coprocess_open(struct coprocess **out, struct stream *stream);
-/* Free a coprocess that has no child any more. NULL-safe; sets NULL. */
+/* After coprocess_await: collect the child's status, terminate its remaining
+ * processes, and free the coprocess. NULL-safe; sets NULL. */
 void coprocess_close(struct coprocess **coprocess);
 
 /* The operations of handler.h. */
@@ -167,7 +169,7 @@ void coprocess_send(struct coprocess *l, struct delivery *d);
 struct delivery *coprocess_next(struct coprocess *l, struct outcome *out);
 void coprocess_wake(struct coprocess *l);
 
-/* No message may be open in the calls from here to coprocess_finish. */
+/* For a coprocess without an open message: */
 
 /* Log the stderr of a coprocess that no work item has, and collect the status
  * of a child that has ended by itself. Does not wait. Returns false if nothing
@@ -178,9 +180,6 @@ void coprocess_leave(struct coprocess *l);
 /* After coprocess_leave: wait until the child has ended. Returns its pid, or 0
  * if there was none. */
 pid_t coprocess_await(struct coprocess *l);
-/* After coprocess_await: collect the child's status, and terminate its
- * remaining processes. */
-void coprocess_finish(struct coprocess *l);
 
 /* Remove a descriptor of the child from the epoll set, and close it. */
 void coprocess_drop_fd(struct coprocess *l, int *fd);

@@ -185,26 +185,6 @@ static void queue_forget(struct handler *h)
     h->bytes = NULL;
 }
 
-/* Open the destination unless it is open, and again after its name was
- * removed. */
-static int destination_ready(struct handler *h, struct problem *p)
-{
-    int err;
-
-    if (h->queue && !queue_gone(h->queue))
-        return 0;
-    queue_forget(h);
-    err =
-        queue_open(&h->queue, h->set->forward_queue, QUEUE_SEND, NULL, NULL, p);
-    if (err)
-        return err;
-    h->bytes = malloc(queue_message_size(h->queue));
-    if (h->bytes)
-        return 0;
-    queue_forget(h);
-    return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-}
-
 /* Send a message whose header is written, waiting until `end_ns` (monotonic)
  * for room. After an error the message stays in this queue. */
 static void forward_send(struct handler *h, const struct delivery *d,
@@ -253,22 +233,34 @@ static void forward_send(struct handler *h, const struct delivery *d,
 
 /* ---- the operations ---- */
 
-/* The time begins before the lock: of several that wait for room behind each
- * other, all are given back when the first of them is. */
+/* The time limit begins before the lock: of several messages that wait for room
+ * behind each other, all are given back together with the first. */
 static void forward_run(struct handler *h, struct delivery *d,
                         struct outcome *out)
 {
     uint64_t end_ns = ns_add(clock_mono_ns(), ROOM_NS);
     char head[HEADER_MAX];
     struct problem p;
-    int size;
+    int size, err = 0;
 
     forward_begin(out);
     size = forward_header(head, d, out);
     if (size < 0)
         return;
     pthread_mutex_lock(&h->mtx);
-    if (destination_ready(h, &p) < 0) {
+    /* Open the destination unless it is open, and again after its name was
+     * removed. */
+    if (!h->queue || queue_gone(h->queue)) {
+        queue_forget(h);
+        err = queue_open(&h->queue, h->set->forward_queue, QUEUE_SEND, NULL,
+                         NULL, &p);
+        h->bytes = err ? NULL : malloc(queue_message_size(h->queue));
+        if (!err && !h->bytes) {
+            queue_forget(h);
+            err = problem_set(&p, EX_OSERR, ENOMEM, "out of memory");
+        }
+    }
+    if (err) {
         out->ran = false;
         verdict_not_started(out, "%s", p.text);
     } else {
@@ -277,7 +269,7 @@ static void forward_run(struct handler *h, struct delivery *d,
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* Do nothing: a delivery returns by itself after ROOM_NS. */
+/* Do nothing, because a delivery returns within ROOM_NS. */
 static void forward_stop(struct handler *h, int signal)
 {
     (void)h;

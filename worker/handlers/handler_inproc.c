@@ -335,8 +335,9 @@ static void inproc_stop(struct handler *h, int sig)
     atomic_store(&h->signal, sig);
 }
 
+/* Open a handler that calls settings.inproc; plugin_open sets `what` itself. */
 static int inproc_open(struct handler **out, const struct handler_setup *setup,
-                       const struct inproc *what, struct problem *p)
+                       struct problem *p)
 {
     const size_t align = _Alignof(struct place);
     struct handler *h = calloc(1, sizeof *h);
@@ -351,7 +352,8 @@ static int inproc_open(struct handler **out, const struct handler_setup *setup,
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->places = (void *)(((uintptr_t)h->memory + align - 1) / align * align);
-    h->what = *what;
+    if (setup->settings->inproc)
+        h->what = *setup->settings->inproc;
     h->set = setup->settings;
     h->timers = setup->timers;
     *out = h;
@@ -374,17 +376,11 @@ static void inproc_close(struct handler **handler)
     free(h);
 }
 
-static int embedded_open(struct handler **out,
-                         const struct handler_setup *setup, struct problem *p)
-{
-    return inproc_open(out, setup, setup->settings->inproc, p);
-}
-
 const struct handler_ops handler_inproc = {
     .name = "in-process",
     .within = true,
     .guess_ns = NS_PER_US,
-    .open = embedded_open,
+    .open = inproc_open,
     .run = inproc_run,
     .stop = inproc_stop,
     .close = inproc_close,
@@ -409,11 +405,16 @@ static int plugin_refuse(struct problem *p, const char *file, const char *what)
     return problem_set(p, EX_USAGE, EINVAL, "--plugin %s: %s", file, what);
 }
 
-/* Open the file itself, never a library of that name from elsewhere. */
-static int object_open(void **object, const char *file, struct problem *p)
+/* Load the shared object, unless it is loaded already, check its version before
+ * calling anything in it, and find its functions. */
+static int plugin_load(const struct settings *set, void **object,
+                       struct inproc *what, struct problem *p)
 {
+    const char *file = set->plugin;
     char path[PATH_MAX], text[512];
+    const unsigned *abi;
     struct stat st;
+    /* With a slash in the name, dlopen searches no other folder. */
     int n = snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./",
                      file);
 
@@ -424,28 +425,16 @@ static int object_open(void **object, const char *file, struct problem *p)
         return plugin_refuse(
             p, file, "is not a shared object; build one with cc -shared -fPIC");
     *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (*object)
-        return 0;
-    snprintf(text, sizeof text,
-             "cannot be loaded: %s; ldd -r %.200s shows what it lacks, cc "
-             "-shared -fPIC builds one",
-             dlerror(), path);
-    return plugin_refuse(p, file, text);
-}
-
-/* Load the shared object, unless already loaded, check its version before
- * anything of it is called, and find its functions. */
-static int plugin_load(const struct settings *set, void **object,
-                       struct inproc *what, struct problem *p)
-{
-    int err = object_open(object, set->plugin, p);
-    const unsigned *abi = err ? NULL : dlsym(*object, "mqw_abi");
-    char text[256];
-
-    if (err)
-        return err;
+    if (!*object) {
+        snprintf(text, sizeof text,
+                 "cannot be loaded: %s; ldd -r %.200s shows what it lacks, cc "
+                 "-shared -fPIC builds one",
+                 dlerror(), path);
+        return plugin_refuse(p, file, text);
+    }
+    abi = dlsym(*object, "mqw_abi");
     if (!abi)
-        return plugin_refuse(p, set->plugin,
+        return plugin_refuse(p, file,
                              "it has no mqw_abi, so it is not a plugin: "
                              "include mqworker.h where mqw_handle is defined");
     if (*abi != MQW_ABI) {
@@ -453,14 +442,14 @@ static int plugin_load(const struct settings *set, void **object,
                  "it was compiled for version %u of the plugin interface, this "
                  "mqworker has version %d: compile it with this mqworker.h",
                  *abi, MQW_ABI);
-        return plugin_refuse(p, set->plugin, text);
+        return plugin_refuse(p, file, text);
     }
     symbol_find(*object, "mqw_handle", &what->handle);
     symbol_find(*object, "mqw_settled", &what->settled);
     symbol_find(*object, "mqw_fini", &what->fini);
     return what->handle
                ? 0
-               : plugin_refuse(p, set->plugin,
+               : plugin_refuse(p, file,
                                "the plugin has no function mqw_handle; in C++ "
                                "declare it extern \"C\", as in mqworker.h");
 }
@@ -489,8 +478,12 @@ static int plugin_open(struct handler **out, const struct handler_setup *setup,
         return err;
     symbol_find(object, "mqw_init", &init);
     status = init ? init(set->plugin_arg, &what.user) : 0;
-    if (status == 0)
-        return inproc_open(out, setup, &what, p);
+    if (status == 0) {
+        err = inproc_open(out, setup, p);
+        if (!err)
+            (*out)->what = what;
+        return err;
+    }
     if (status < 0 && status > -4096) /* the range of errno in Linux */
         snprintf(meaning, sizeof meaning, " (%s)", errno_text(-status));
     if (set->plugin_arg)

@@ -177,14 +177,12 @@ static void stream_handler_close(struct handler **handler)
     }
     h->stream.ended = ended;
     h->stream.ended_count = n;
-    LIST_FOREACH (p, &h->all, all)
-        coprocess_finish(p->coprocess);
-    free(ended);
     while ((p = LIST_FIRST(&h->all)) != NULL) {
         coprocess_close(&p->coprocess);
         LIST_REMOVE(p, all);
         free(p);
     }
+    free(ended);
     leftovers_close(&h->stream.leftovers);
     environment_base_close(&h->stream.base);
     pthread_mutex_destroy(&h->stream.cancels.mtx);
