@@ -37,7 +37,7 @@ static void queue_bounds(const struct settings *s)
 static void settings_bounds(const struct settings *s)
 {
     queue_bounds(s);
-    fuzz_must(!s->plugin == !!s->command);
+    fuzz_must(!!s->plugin + !!s->command + !!s->forward == 1);
     fuzz_must(!s->command || s->command[0][0]);
     fuzz_must(s->concurrency >= 1 && s->concurrency <= CONCURRENCY_MAX);
     fuzz_must(s->window >= 1 && s->window <= WINDOW_MAX);
