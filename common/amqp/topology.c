@@ -391,9 +391,9 @@ static int queue_is_there(struct link *l, const struct topology *t,
     return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
-/* A worker with partitions would never empty a queue that is there without
- * them. A queue made beside partitions would get no message, and its worker
- * would wait in vain; if it is there already, its worker may use it. */
+/* Refuse a queue that its worker would not serve. A worker with partitions
+ * would never empty a queue without them, and senders put no message into a
+ * queue beside partitions; one that exists already may still be used. */
 int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};

@@ -302,7 +302,7 @@ Test(serve, what_keeps_it_from_starting_is_said)
               r.err);
 }
 
-/* A program is told in JSON and by headers, a person by the page or a line. */
+/* Programs get errors as JSON with headers, people get a page or a line. */
 Test(serve, a_refusal_is_for_who_asked_and_says_what_would_do)
 {
     static const char browser[] = "Accept: text/html,*/*;q=0.8\r\n";

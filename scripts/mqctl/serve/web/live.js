@@ -1,6 +1,6 @@
 // live.js - what the server last said about all queues
 //
-// state has the rows, the totals and how this page hears of changes. One event
+// `state` has the rows, the totals and how this page gets changes. One event
 // stream serves all tabs of a browser, because a browser opens six connections
 // to a server at most: the tab that holds the lock has the stream and passes on
 // each event. Without locks (plain http to a name other than localhost), or
