@@ -5,7 +5,7 @@
  */
 #include "tests/schedules/scene.h"
 
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include <stdlib.h>
 #include <sys/epoll.h>

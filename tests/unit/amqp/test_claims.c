@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "tests/unit/flow/virtual_clock.h"
+#include "tests/fixtures/virtual_clock.h"
 #include "worker/source/amqp/claims.h"
 
 static char folder[] = "/tmp/mqw-claims-XXXXXX", path[64];

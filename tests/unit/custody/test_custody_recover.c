@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sysexits.h>
 
-#include "tests/unit/wheel/stepper.h"
+#include "tests/fixtures/stepper.h"
 
 static char twin[128]; /* where copies go */
 

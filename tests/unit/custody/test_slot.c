@@ -15,7 +15,7 @@
 
 #include "common/mq/queue.h"
 #include "common/custody/slot.h"
-#include "tests/unit/wheel/stepper.h"
+#include "tests/fixtures/stepper.h"
 
 #define ROOM     256
 #define BYTES    (SLOT_HEADER + ROOM)

@@ -1,5 +1,5 @@
 /* test_pid_file.c - one worker, and never two */
-#include "tests/unit/base/passing_clock.h"
+#include "tests/fixtures/passing_clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

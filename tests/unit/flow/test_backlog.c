@@ -1,5 +1,5 @@
 /* test_backlog.c - how much may wait in the source before no more is taken */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include "worker/flow/limits.h"
 

@@ -1,6 +1,6 @@
 /* test_crashes.c - messages under which the worker crashed: which are dead,
  * which run alone, and who waits for them */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 enum { MAX_CRASHES = 3 };
 

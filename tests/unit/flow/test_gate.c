@@ -1,5 +1,5 @@
 /* test_gate.c - every reason not to take messages, in virtual time */
-#include "tests/unit/flow/virtual_clock.h"
+#include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * What one thread has just written another one may read at once, before the
  * first is back from the commit.
  */
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* test_items.c - work items: spare ones, and those that would take more */
-#include "tests/unit/flow/virtual_clock.h"
+#include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* test_rate.c - --rate, in virtual time */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include "worker/config/rate_text.h"
 

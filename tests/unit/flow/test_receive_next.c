@@ -1,5 +1,5 @@
 /* test_receive_next.c - which message is next, of a source in memory */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 /* test_receive_window.c - many deliveries open in one work item: a coprocess of
  * the test, a source in memory */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 enum { WINDOW = 4 };
 

@@ -4,7 +4,7 @@
  * Custody and store are real files; the worker before is a process that ends
  * without a word.
  */
-#include "tests/unit/flow/mq_fixture.h"
+#include "tests/fixtures/mq_fixture.h"
 
 #include <errno.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 /* test_recover_policy.c - what becomes of the messages of a worker that died,
  * and of one that stops, whatever the source is: a source in memory */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include <inttypes.h>
 #include <signal.h>

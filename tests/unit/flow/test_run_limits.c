@@ -1,5 +1,5 @@
 /* test_run_limits.c - runs that end by themselves, in virtual time */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include <sysexits.h>
 

@@ -1,6 +1,6 @@
 /* test_schedule.c - what starts work items and what wakes them, for a source in
  * memory and real threads: each wait is for something that happens */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include <semaphore.h>
 

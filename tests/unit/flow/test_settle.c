@@ -1,6 +1,6 @@
 /* test_settle.c - what each verdict leaves in the store, the slot and the
  * numbers: flow with source_mq behind it */
-#include "tests/unit/flow/mq_fixture.h"
+#include "tests/fixtures/mq_fixture.h"
 
 #include <errno.h>
 

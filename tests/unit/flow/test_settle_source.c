@@ -1,6 +1,6 @@
 /* test_settle_source.c - what each verdict and each failure of the source lead
  * to, for a source in memory and in virtual time */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #define DELAY (7 * NS_PER_S)
 

@@ -10,8 +10,8 @@
 #ifndef TESTS_STREAM_FIXTURE_H
 #define TESTS_STREAM_FIXTURE_H
 
-#include "tests/unit/base/logged.h"
-#include "tests/unit/base/passing_clock.h"
+#include "tests/fixtures/logged.h"
+#include "tests/fixtures/passing_clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

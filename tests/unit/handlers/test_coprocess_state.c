@@ -3,7 +3,7 @@
  * The child is fake: what is done to it is written down. The tests hold the
  * table against properties of all its cells, and walk its ladders.
  */
-#include "tests/unit/flow/virtual_clock.h"
+#include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
  * Processes are real and are waited for; limits are hours, which pass when the
  * test says so.
  */
-#include "tests/unit/base/logged.h"
-#include "tests/unit/base/passing_clock.h"
+#include "tests/fixtures/logged.h"
+#include "tests/fixtures/passing_clock.h"
 
 #include <semaphore.h>
 #include <signal.h>

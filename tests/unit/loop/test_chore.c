@@ -1,6 +1,6 @@
 /* test_chore.c - a chore is run, repeated and told, in virtual time; the pool
  * is the test's: what was submitted runs when the test says so */
-#include "tests/unit/flow/virtual_clock.h"
+#include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

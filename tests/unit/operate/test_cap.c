@@ -1,5 +1,5 @@
 /* test_cap.c - the cap is raised while slots are added beside the loop */
-#include "tests/unit/operate/cap_fixture.h"
+#include "tests/fixtures/cap_fixture.h"
 
 #include <errno.h>
 #include <poll.h>

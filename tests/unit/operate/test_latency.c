@@ -7,7 +7,7 @@
  * (/proc/self/task/TID/schedstat), is what it was kept from. A machine that is
  * busy can add to that, so the best of some rounds counts: what keeps the loop
  * waiting does so in each of them. */
-#include "tests/unit/operate/cap_fixture.h"
+#include "tests/fixtures/cap_fixture.h"
 
 #include <errno.h>
 #include <inttypes.h>

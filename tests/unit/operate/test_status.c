@@ -1,5 +1,5 @@
 /* test_status.c - what others see of a worker */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include <inttypes.h>
 

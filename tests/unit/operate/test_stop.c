@@ -1,6 +1,6 @@
 /* test_stop.c - the ladder of a stop, in virtual time: grace, SIGTERM, then
  * SIGKILL */
-#include "tests/unit/flow/virtual_clock.h"
+#include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

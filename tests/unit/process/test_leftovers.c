@@ -1,6 +1,6 @@
 /* test_leftovers.c - what is left of handlers that were ended, many at once
  */
-#include "tests/unit/base/passing_clock.h"
+#include "tests/fixtures/passing_clock.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

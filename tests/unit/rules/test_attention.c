@@ -4,7 +4,7 @@
  * the tests of each reason. That no bit is lost between threads is
  * stress_attention's.
  */
-#include "tests/unit/flow/flow_fixture.h"
+#include "tests/fixtures/flow_fixture.h"
 
 #include "worker/groups/groups.h"
 

@@ -2,7 +2,7 @@
  *
  * Time is what the test makes of it: it stands still until timer_fires.
  */
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 #include <bsd/stdlib.h>
 #include <errno.h>

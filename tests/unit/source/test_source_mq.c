@@ -1,6 +1,6 @@
 /* test_source_mq.c - what source_mq promises: slots, rows and claims behind
  * take_due, unpark and settle */
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>

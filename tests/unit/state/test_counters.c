@@ -17,7 +17,7 @@
 #include "common/state/counters.h"
 #include "common/state/counters_file.h"
 #include "common/state/worker_lock.h"
-#include "tests/unit/wheel/stepper.h"
+#include "tests/fixtures/stepper.h"
 
 #define BLOCKS 4
 #define WALL   UINT64_C(1763666579000000000)

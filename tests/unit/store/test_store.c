@@ -6,7 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/folder.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(store, .init = fixture_init, .fini = fixture_fini);
 

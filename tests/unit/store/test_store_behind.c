@@ -2,7 +2,7 @@
  * which tell a store that lost some from one that did not */
 #include <sys/wait.h>
 
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(store_behind, .init = fixture_init, .fini = fixture_fini);
 

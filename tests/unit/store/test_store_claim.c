@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(store_claim, .init = fixture_init, .fini = fixture_fini);
 

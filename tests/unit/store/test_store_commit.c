@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 
 #include "common/custody/slot.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(commit, .init = fixture_init, .fini = fixture_fini);
 

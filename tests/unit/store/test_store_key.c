@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "common/base/clock.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 #define MINUTE (60 * NS_PER_S)
 

@@ -1,6 +1,6 @@
 /* test_store_replay.c - which message is a letter that was sent again */
 #include "common/store/letters.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(store_replay, .init = fixture_init, .fini = fixture_fini);
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "common/store/letters.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(store_rows, .init = fixture_init, .fini = fixture_fini);
 

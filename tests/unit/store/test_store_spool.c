@@ -4,7 +4,7 @@
 #include "common/store/letters.h"
 #include "common/store/spool.h"
 #include "common/store/waiting.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/fixtures/store_fixture.h"
 
 TestSuite(store_spool, .init = fixture_init, .fini = fixture_fini);
 
