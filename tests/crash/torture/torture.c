@@ -204,8 +204,8 @@ static double in_ms(uint64_t ns)
     return (double)ns / NS_PER_MS;
 }
 
-/* recovery_tell - from exec to the first delivery */
-static void recovery_tell(struct torture_sum *s)
+/* recovery_print - from exec to the first delivery */
+static void recovery_print(struct torture_sum *s)
 {
     size_t n = s->recoveries;
 
@@ -248,7 +248,7 @@ static void summary(struct torture *t)
                s->cancelled, s->untold, s->cancels, s->run_nows);
     printf("  length       inferred %" PRIu64 ", cut %" PRIu64 "\n",
            s->inferred, s->cut);
-    recovery_tell(s);
+    recovery_print(s);
     if (syncer_count())
         printf("  syncer       wrote custody %" PRIu64 " times\n",
                syncer_count());

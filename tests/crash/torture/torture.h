@@ -140,7 +140,7 @@ void place_forget(const struct torture *t);
  * TORTURE_MOST bytes at most; its size. */
 size_t place_row(const struct torture *t, long long row, unsigned char *data);
 /* The end of what the workers said. */
-void place_tell_log(const struct torture *t);
+void place_print_log(const struct torture *t);
 
 /* ---- torture_worker.c ---- */
 
@@ -156,7 +156,7 @@ void worker_kill(struct torture *t);
 /* SIGTERM; false: it did not end well, and that was told. */
 bool worker_stop(struct torture *t);
 /* Print the last workers, for a run that failed. */
-void worker_tell_lives(const struct torture *t);
+void worker_print_lives(const struct torture *t);
 /* Note how long it took to its first delivery. */
 void worker_note(struct torture *t, uint64_t until_ns);
 /* Any program of ours, to its end: its status. */

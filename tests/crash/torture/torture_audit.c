@@ -14,7 +14,7 @@
 
 #include "tests/crash/torture/torture.h"
 
-#define TELL_MOST 10 /* messages that are told of in full */
+#define REPORT_MOST 10 /* messages that are told of in full */
 #define REJECTED  2  /* reasons, as docs/formats/store.md says */
 #define CRASHED   4
 #define INFERRED  2 /* flag of a row */
@@ -29,8 +29,8 @@ struct audit {
 
 /* ---- telling ---- */
 
-/* history_tell - what the witnesses noted of a message, as far as it is kept */
-static void history_tell(struct torture_world *w, uint64_t number)
+/* history_print - what the witnesses noted of a message, as far as it is kept */
+static void history_print(struct torture_world *w, uint64_t number)
 {
     static const char *const words[] = {[TORTURE_BEGIN] = "began",
                                         [TORTURE_END] = "ended",
@@ -49,8 +49,8 @@ static void history_tell(struct torture_world *w, uint64_t number)
     }
 }
 
-/* message_tell - what it was and what became of it */
-static void message_tell(struct torture_world *w, uint64_t number,
+/* message_print - what it was and what became of it */
+static void message_print(struct torture_world *w, uint64_t number,
                          uint64_t word)
 {
     static const char *const fates[] = {"done", "retry, then done", "dead",
@@ -69,7 +69,7 @@ static void message_tell(struct torture_world *w, uint64_t number,
             "    record: begun %u, ended %u, failed %u; last: attempt %u of "
             "worker %u, flags %x\n",
             r.starts, r.ends, r.failures, r.attempt, r.generation, r.flags);
-    history_tell(w, number);
+    history_print(w, number);
 }
 
 /* wrong - one message, in one line and its history; the first ones only */
@@ -81,14 +81,14 @@ static void wrong(struct audit *a, uint64_t number, const char *what)
             : torture_record_of(a->t->world, number);
 
     a->t->failed = true;
-    if (a->told++ >= TELL_MOST)
+    if (a->told++ >= REPORT_MOST)
         return;
     fprintf(stderr, "torture: message %" PRIu64 ": %s\n", number, what);
-    message_tell(a->t->world, number, record ? atomic_load(record) : 0);
+    message_print(a->t->world, number, record ? atomic_load(record) : 0);
 }
 
-/* faults_tell - what the witnesses found */
-static void faults_tell(struct torture *t)
+/* faults_print - what the witnesses found */
+static void faults_print(struct torture *t)
 {
     unsigned n = atomic_load(&t->world->fault_count);
 
@@ -104,7 +104,7 @@ static void faults_tell(struct torture *t)
                 "%" PRIu64 ")\n",
                 f->number, torture_faults[f->kind], f->generation, f->attempt,
                 f->marked ? ", redelivered" : "", f->other);
-        message_tell(t->world, f->number, f->record);
+        message_print(t->world, f->number, f->record);
     }
 }
 
@@ -309,15 +309,15 @@ void audit(struct torture *t)
     a.letters = calloc(TORTURE_RECORDS, 1);
     if (!a.letters)
         torture_die("out of memory");
-    faults_tell(t);
+    faults_print(t);
     letters_take(&a);
     for (unsigned p = 0; p < TORTURE_PRODUCERS; p++)
         numbers_check(&a, p);
     tiny_check(&a);
-    if (a.told > TELL_MOST)
-        fprintf(stderr, "torture: ... and %u more\n", a.told - TELL_MOST);
+    if (a.told > REPORT_MOST)
+        fprintf(stderr, "torture: ... and %u more\n", a.told - REPORT_MOST);
     if (t->failed)
-        place_tell_log(t);
+        place_print_log(t);
     else
         forget(t, &a);
     free(a.letters);
@@ -340,8 +340,8 @@ void audit_stuck(struct torture *t)
             if (torture_record(*torture_record_of(t->world, number)).ends == 0)
                 wrong(&a, number, "it has not come to an end");
         }
-    faults_tell(t);
-    place_tell_log(t);
+    faults_print(t);
+    place_print_log(t);
 }
 
 /* is_ours - whether a process was started by a worker of this run */

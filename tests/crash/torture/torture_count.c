@@ -215,8 +215,8 @@ static int by_count(const void *a, const void *b)
     return (x->count < y->count) - (x->count > y->count);
 }
 
-/* functions_tell - the mean of all samples */
-static void functions_tell(const struct spot *spots, size_t n)
+/* functions_print - the mean of all samples */
+static void functions_print(const struct spot *spots, size_t n)
 {
     uint64_t all = 0;
 
@@ -265,18 +265,18 @@ static void breakdown(struct count *c)
     qsort(spots, n, sizeof *spots, by_name);
     n = same_join(spots, n);
     qsort(spots, n, sizeof *spots, by_count);
-    functions_tell(spots, n);
+    functions_print(spots, n);
     free(spots);
 }
 
 /* ---- the run ---- */
 
-/* cost_tell - one line that a test reads
+/* cost_print - one line that a test reads
  * Not the median: a message that is stepped takes so long, above all on a busy
  * machine, that what falls due each 100 ms (the time of the wall clock) may
  * fall due in most of them.
  */
-static void cost_tell(const struct count *c, const char *name)
+static void cost_print(const struct count *c, const char *name)
 {
     uint64_t steps[SAMPLES];
 
@@ -316,7 +316,7 @@ static bool count_one(const struct torture_options *o, const char *name,
     for (size_t i = 0; i < SAMPLES && caught == TRACER_CAUGHT; i++)
         c->steps[i] = sample(c);
     if (caught == TRACER_CAUGHT) {
-        cost_tell(c, name);
+        cost_print(c, name);
         breakdown(c);
         tracer_kill(&c->tracer);
     }

@@ -57,7 +57,7 @@ static bool by_itself(struct torture *t)
         return false;
     fprintf(stderr, "torture: the worker ended by itself, status %x\n",
             (unsigned)status);
-    place_tell_log(t);
+    place_print_log(t);
     t->failed = true;
     return true;
 }

@@ -267,13 +267,13 @@ size_t place_row(const struct torture *t, long long row, unsigned char *data)
     return size;
 }
 
-void place_tell_log(const struct torture *t)
+void place_print_log(const struct torture *t)
 {
     FILE *f = fopen(place_path(t, "log"), "re");
     char text[LOG_TAIL + 1];
     size_t n;
 
-    worker_tell_lives(t);
+    worker_print_lives(t);
     if (!f)
         return;
     if (fseek(f, -LOG_TAIL, SEEK_END) < 0)
@@ -354,8 +354,8 @@ static const char *programs_find(bool points)
     return bins;
 }
 
-/* runtime_tell - where the next worker has what is in flight */
-static void runtime_tell(const struct torture *t)
+/* runtime_set - where the next worker has what is in flight */
+static void runtime_set(const struct torture *t)
 {
     char path[80];
 
@@ -366,7 +366,7 @@ static void runtime_tell(const struct torture *t)
 void place_move(struct torture *t)
 {
     t->moved = !t->moved;
-    runtime_tell(t);
+    runtime_set(t);
 }
 
 /* terms_of - what the messages of a run are like */
@@ -422,7 +422,7 @@ void place_open(struct torture *t)
                     strerror(errno));
     snprintf(t->runtime, sizeof t->runtime, "/dev/shm%.48s",
              strrchr(t->dir, '/'));
-    runtime_tell(t);
+    runtime_set(t);
     snprintf(t->queue, sizeof t->queue, "/mqw-torture-%d-%d", (int)getpid(),
              (int)t->kind);
     here = t;

@@ -102,8 +102,8 @@ static bool points_round(struct torture *t, struct points *all, unsigned *kills)
     return all_done;
 }
 
-/* points_tell - those that were not reached make the run fail */
-static void points_tell(struct torture *t, const struct points *all)
+/* points_print - those that were not reached make the run fail */
+static void points_print(struct torture *t, const struct points *all)
 {
     unsigned hits = 0;
 
@@ -142,5 +142,5 @@ void points_run(struct torture *t)
     if (!t->failed)
         leg_end(t);
     if (!t->failed && !torture_over(t))
-        points_tell(t, &all);
+        points_print(t, &all);
 }

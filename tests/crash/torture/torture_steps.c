@@ -296,7 +296,7 @@ static bool recovers(struct torture *t)
         if (status != 0) {
             fprintf(stderr, "torture: the next worker ended, status %x\n",
                     (unsigned)status);
-            place_tell_log(t);
+            place_print_log(t);
             t->failed = true;
         } else if (clock_mono_ns() > end) {
             audit_stuck(t);
@@ -412,7 +412,7 @@ static void sum_add(struct torture_sum *to, const struct torture_sum *from)
     to->replays += from->replays;
 }
 
-static void steps_tell(const struct torture *t, const struct steps *s)
+static void steps_print(const struct torture *t, const struct steps *s)
 {
     const struct torture_options *o = t->options;
     static const char *const paths[PATHS] = {
@@ -457,6 +457,6 @@ void steps_run(struct torture *t)
         sum_add(&t->sum, &s->results[i].sum);
     }
     t->failed |= t->sum.kills == 0 && !t->refused;
-    steps_tell(t, s);
+    steps_print(t, s);
     munmap(s, sizeof *s);
 }

@@ -99,7 +99,7 @@ static void life_note(unsigned generation, const char *kill_at,
              more ? *more : "");
 }
 
-void worker_tell_lives(const struct torture *t)
+void worker_print_lives(const struct torture *t)
 {
     fprintf(stderr, "torture: the last workers, and where each was to be "
                     "killed:\n");
@@ -196,7 +196,7 @@ void worker_kill(struct torture *t)
         return;
     fprintf(stderr, "torture: the worker ended before its kill, status %x\n",
             (unsigned)status);
-    place_tell_log(t);
+    place_print_log(t);
     t->failed = true;
 }
 
