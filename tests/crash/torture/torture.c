@@ -245,7 +245,7 @@ static void summary(struct torture *t)
     if (t->options->steer)
         printf("  steered      cancelled %" PRIu64 " (untold %" PRIu64
                ") of %" PRIu64 " tried, run-now %" PRIu64 " times\n",
-               s->cancelled, s->untold, s->cancels, s->run_nows);
+               s->cancelled, s->unanswered, s->cancels, s->run_nows);
     printf("  length       inferred %" PRIu64 ", cut %" PRIu64 "\n",
            s->inferred, s->cut);
     recovery_print(s);

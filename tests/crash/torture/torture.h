@@ -63,7 +63,7 @@ struct torture_options {
 struct torture_sum {
     uint64_t kills, legs, messages, deliveries, repeats, unseen, retries;
     uint64_t dead, discarded, tiny, inferred, cut, replays, crashed, moved;
-    uint64_t cancels, cancelled, untold, run_nows;
+    uint64_t cancels, cancelled, unanswered, run_nows;
     uint64_t life_ns, wall_ns; /* delivering; of the whole run */
     uint64_t *recovery_ns;     /* of each worker that delivered */
     size_t recoveries, recovery_room;
@@ -200,7 +200,7 @@ bool steer_begun(const struct torture *t);
 /* It has its mark in the store. */
 bool steer_marked(const struct torture *t);
 /* It may have been, and nobody was told. */
-void steer_untold(void);
+void steer_unanswered(void);
 /* It is cancelled, and must not run any more. */
 void steer_hold(struct torture *t);
 

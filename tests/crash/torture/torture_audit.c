@@ -223,8 +223,8 @@ static void record_check(struct audit *a, uint64_t number, uint8_t letters)
         return;
     }
     /* That it ended as cancelled is seen by nobody but the worker. */
-    if (r.flags & TORTURE_UNTOLD && r.starts == 0)
-        a->t->sum.untold++;
+    if (r.flags & TORTURE_UNANSWERED && r.starts == 0)
+        a->t->sum.unanswered++;
     else if (!letters && !(r.flags & TORTURE_REMOVED) && r.ends == 0)
         wrong(a, number, r.starts ? "it never came to an end" : "it was lost");
     else if (!letters && !(r.flags & TORTURE_REMOVED) && r.flags & TORTURE_OPEN)

@@ -32,7 +32,7 @@ struct producer {
 static pid_t pids[TORTURE_PRODUCERS];
 
 /* open_queue - the one that has the name now */
-static int open_queue(struct producer *p)
+static int producer_open(struct producer *p)
 {
     if (p->mq >= 0)
         mq_close(p->mq);
@@ -51,7 +51,7 @@ static int waits(struct producer *p)
     while (atomic_load(&w->pause) && !atomic_load(&w->stop))
         nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
     atomic_fetch_sub(&w->paused, 1);
-    return open_queue(p);
+    return producer_open(p);
 }
 
 /* send - until there is room, or a pause or stop is wanted: -ETIMEDOUT */
@@ -103,23 +103,23 @@ static int send_one(struct producer *p, uint64_t n)
 
 /* has_room - numbers are left until the next audit; the driver pauses us
  * then */
-static bool has_room(const struct producer *p, uint64_t n)
+static bool producer_has_numbers(const struct producer *p, uint64_t n)
 {
     return n < p->world->base[p->number] + TORTURE_EACH - ROOM_LEFT;
 }
 
 /* produce - the process */
-static _Noreturn void produce(struct producer *p)
+static _Noreturn void producer_run(struct producer *p)
 {
     struct torture_world *w = p->world;
     _Atomic uint64_t *sent = &w->producers[p->number].sent;
-    int err = open_queue(p);
+    int err = producer_open(p);
 
     while (!err && !atomic_load(&w->stop)) {
         err = waits(p);
         if (err || atomic_load(&w->stop))
             continue;
-        if (has_room(p, atomic_load(sent)))
+        if (producer_has_numbers(p, atomic_load(sent)))
             err = send_one(p, atomic_load(sent));
         else
             nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
@@ -146,7 +146,7 @@ void feed_start(struct torture_world *w, const char *queue)
         if (pids[i] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             signal(SIGINT, SIG_IGN); /* of the terminal; the driver ends us */
-            produce(&p);
+            producer_run(&p);
         }
     }
 }

@@ -49,7 +49,7 @@ static uint64_t slow(void)
 }
 
 /* by_itself - the worker ended though nobody killed it */
-static bool by_itself(struct torture *t)
+static bool worker_exited(struct torture *t)
 {
     int status;
 
@@ -67,7 +67,7 @@ bool worker_delivers(struct torture *t)
     uint64_t end = clock_mono_ns() + FIRST_NS * slow();
 
     while (!worker_first_ns(t)) {
-        if (by_itself(t))
+        if (worker_exited(t))
             return false;
         if (clock_mono_ns() > end) {
             fprintf(stderr, "torture: the worker delivers nothing\n");
@@ -195,7 +195,7 @@ static void steer_end(struct torture *t)
     if (status != 0) {
         /* The kill may have come between the commit and the answer. */
         if (marked(t) != 0)
-            atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
+            atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNANSWERED << 32);
         return;
     }
     steer_hold(t);
@@ -259,9 +259,9 @@ bool steer_held(struct torture *t)
     return h.seq != 0;
 }
 
-void steer_untold(void)
+void steer_unanswered(void)
 {
-    atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
+    atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNANSWERED << 32);
 }
 
 bool steer_begun(const struct torture *t)
@@ -302,7 +302,7 @@ static void kill_once(struct torture *t)
         torture_nap(torture_random(EARLY_NS));
     else if (worker_delivers(t))
         torture_nap(torture_random(LIFE_NS));
-    if (t->worker.pid == 0 || by_itself(t))
+    if (t->worker.pid == 0 || worker_exited(t))
         return;
     worker_note(t, clock_mono_ns());
     worker_kill(t);
@@ -316,7 +316,7 @@ static bool settles(struct torture *t)
     uint64_t end = clock_mono_ns() + SETTLE_NS * slow();
 
     while (!feed_paused(t->world) || !place_settled(t)) {
-        if (by_itself(t) || !feed_ok(t->world)) {
+        if (worker_exited(t) || !feed_ok(t->world)) {
             t->failed = true;
             return false;
         }

@@ -97,7 +97,7 @@ static bool was_killed(int status)
 }
 
 /* resend - a letter that may be on its way, or not: it may come twice */
-static void resend(struct torture *t, long long row)
+static void letter_resend(struct torture *t, long long row)
 {
     letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
     (void)letter_verb(t, "replay", row, NULL, "--again");
@@ -189,7 +189,7 @@ bool letters_again(struct torture *t, enum torture_path path, bool ended)
     else if (path == PATH_RAW && !done)
         (void)letter_verb(t, "replay", begun, NULL, "--raw");
     else if (path == PATH_REPLAY && place_store(t, STRANDED) > 0)
-        resend(t, begun);
+        letter_resend(t, begun);
     return true;
 }
 
@@ -204,7 +204,7 @@ void letters_unstrand(struct torture *t)
             continue;
         row = place_store(t, "SELECT min(row) FROM messages WHERE state = 4");
         if (row > 0)
-            resend(t, row);
+            letter_resend(t, row);
         end = clock_mono_ns() + SETTLED_NS;
     }
 }

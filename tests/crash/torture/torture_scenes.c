@@ -319,7 +319,7 @@ static bool lent_play(struct torture *t, const char *point)
     if (strstr(point, "_after") && hit)
         steer_hold(t);
     else if (strstr(point, "_after") && t->worker.asked)
-        steer_untold();
+        steer_unanswered();
     return hit;
 }
 

@@ -245,7 +245,7 @@ static pid_t whole_start(struct torture *t)
 
 /* whole_over - what was cut off is known, and done again; false: something is
  * wrong, which was told */
-static bool whole_over(struct torture *t, bool ended)
+static bool whole_finish(struct torture *t, bool ended)
 {
     t->traced = false;
     if (t->options->path >= PATH_SEND)
@@ -279,7 +279,7 @@ static bool kill_whole(struct job *j, uint64_t k)
         tracer_kill(&tr);
     t->sum.kills += !end;
     way_note(j->shared, steps, end);
-    t->failed |= !whole_over(t, end);
+    t->failed |= !whole_finish(t, end);
     return !t->failed;
 }
 

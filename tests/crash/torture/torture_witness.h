@@ -79,7 +79,7 @@ enum {
     TORTURE_REMOVED = 1 << 7,    /* the driver discards its letter */
     TORTURE_TORN = 1 << 8, /* died of a power cut that the driver feigned */
     TORTURE_CANCELLED = 1 << 9, /* the driver was told so */
-    TORTURE_UNTOLD = 1 << 10,   /* ... was told nothing: it may be so */
+    TORTURE_UNANSWERED = 1 << 10,   /* ... was told nothing: it may be so */
     TORTURE_KEY_FREE = 1 << 11, /* its unique key may be free again */
 };
 struct torture_record torture_record(uint64_t word);
