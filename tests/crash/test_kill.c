@@ -411,7 +411,7 @@ static bool is_of_test(const char *pid)
 }
 
 /* nobody_left - all have ended, those that were cut off as well */
-static void nobody_left(void)
+static void no_process_left(void)
 {
     DIR *proc = opendir("/proc");
     struct dirent *e;
@@ -432,7 +432,7 @@ static void audit(const char *queue, unsigned kills)
 
     notes_audit(&n, &t);
     letters_audit(state_path(queue, "store.db"), &t);
-    nobody_left();
+    no_process_left();
     fprintf(stderr,
             "kills %u, messages %lu, deliveries %lu, redelivered %lu, retries "
             "%lu, dead %lu, discarded %lu, length inferred %lu, cut %lu\n",

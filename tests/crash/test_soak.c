@@ -108,7 +108,7 @@ static void ledger_read(void)
 /* ---- rest ---- */
 
 /* balanced - nothing is on its way, and each delivery has its end */
-static bool balanced(void)
+static bool is_at_rest(void)
 {
     static const char *const none[] = {"depth",   "waiting", "parked",
                                        "spooled", "custody", "in_flight"};
@@ -247,7 +247,7 @@ static void wal_empty(void)
 }
 
 /* letter_near - the next HELD numbers have a letter among them */
-static void letter_near(void)
+static void send_until_letter(void)
 {
     unsigned long before = soak.sent % 100;
 
@@ -257,7 +257,7 @@ static void letter_near(void)
         batch(n < BATCH ? n : BATCH, NULL);
         before = soak.sent % 100;
     }
-    harness_until(balanced(), REST_MS);
+    harness_until(is_at_rest(), REST_MS);
 }
 
 /* disk - it is full while messages fail; what is not taken has room in the
@@ -269,7 +269,7 @@ static void disk(void)
     bool noticed = soak.days % 16 == 1;
 
     if (noticed) {
-        letter_near();
+        send_until_letter();
         wal_empty();
     }
     disk_fill();
@@ -398,12 +398,12 @@ static void day(void)
     snprintf(group, sizeof group, "day %ld", soak.days);
     batch(BATCH, NULL);
     batch(GROUP, group);
-    harness_until(balanced(), REST_MS);
+    harness_until(is_at_rest(), REST_MS);
     delays();
-    harness_until(balanced(), REST_MS);
+    harness_until(is_at_rest(), REST_MS);
     events[soak.days % 4]();
     look();
-    harness_until(balanced(), REST_MS);
+    harness_until(is_at_rest(), REST_MS);
     log_rotate();
     ledger_read();
     samples_take();
@@ -577,7 +577,7 @@ Test(soak, descriptors_that_are_kept_are_found)
     soak_start("LEDGER_KEEPS=1");
     for (; soak.days < LEAK_DAYS; soak.days++) {
         batch(5, NULL);
-        harness_until(balanced(), REST_MS);
+        harness_until(is_at_rest(), REST_MS);
         samples_take();
     }
     cr_expect(grows(&soak.descriptors));

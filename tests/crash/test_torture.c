@@ -10,7 +10,7 @@
 TestSuite(torture, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
 /* at_random - as many kills as $KILLS says */
-static void at_random(const char *kind)
+static void kill_at_random(const char *kind)
 {
     const char *kills = getenv("KILLS");
 
@@ -21,17 +21,17 @@ static void at_random(const char *kind)
 
 Test(torture, kills_at_random_lose_nothing_of_a_process_for_each_message)
 {
-    at_random("exec");
+    kill_at_random("exec");
 }
 
 Test(torture, kills_at_random_lose_nothing_of_long_lived_children)
 {
-    at_random("stream");
+    kill_at_random("stream");
 }
 
 Test(torture, kills_at_random_lose_nothing_of_a_plugin)
 {
-    at_random("plugin");
+    kill_at_random("plugin");
 }
 
 Test(torture, what_is_cancelled_or_due_now_in_a_spool_ends_once_under_kills)

@@ -74,7 +74,7 @@ static struct harness_process *worker_killed_at(const char *q, const char *step)
 
 /* Run all messages to their end, and check that each of those in flight ran
  * again, marked, and nothing else. */
-static void rest_runs_marked(const char *q, const char *step)
+static void finish_all(const char *q, const char *step)
 {
     struct harness_result r;
 
@@ -90,7 +90,7 @@ static void rest_runs_marked(const char *q, const char *step)
     cr_assert_eq(unlink(harness_path("runs")), 0);
 }
 
-static void both_sent_and_run(const char *q)
+static void send_and_run_both(const char *q)
 {
     harness_send_text(q, "retry");
     harness_until(harness_lines_with("runs", "retry 2 0") == 1, 10000);
@@ -109,7 +109,7 @@ Test(torture_points, custody_of_another_store_survives_a_kill_at_each_step)
         struct harness_process *w = harness_worker(q, HANGS);
         struct harness_result r;
 
-        both_sent_and_run(q);
+        send_and_run_both(q);
         harness_kill(w);
         r = harness_run("rm", "-r", harness_state_dir());
         cr_assert_eq(r.status, 0, "%s", r.err);
@@ -117,7 +117,7 @@ Test(torture_points, custody_of_another_store_survives_a_kill_at_each_step)
         cr_assert_eq(harness_wait(w, 10000), -SIGKILL, "%s: %s", steps[i],
                      harness_stderr(w, NULL));
         cr_assert_eq(harness_lines("runs"), 3, "%s", steps[i]);
-        rest_runs_marked(q, steps[i]);
+        finish_all(q, steps[i]);
     }
 }
 
@@ -130,12 +130,12 @@ Test(torture_points, a_restart_in_place_survives_a_kill_beside_its_note)
         const char *q = harness_queue(0, 0);
         struct harness_process *w = worker_killed_at(q, steps[i]);
 
-        both_sent_and_run(q);
+        send_and_run_both(q);
         cr_assert_eq(
             unlink(harness_path("%s%s/runtime", harness_state_dir(), q)), 0);
         cr_assert_eq(harness_wait(w, 20000), -SIGKILL, "%s: %s", steps[i],
                      harness_stderr(w, NULL));
-        rest_runs_marked(q, steps[i]);
+        finish_all(q, steps[i]);
     }
 }
 

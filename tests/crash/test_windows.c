@@ -300,7 +300,7 @@ Test(windows, power_cut_does_not_bury_a_retry_that_is_in_the_store)
 }
 
 /* left_runs - the process that a handler left in a session of its own */
-static bool left_runs(void)
+static bool leftover_runs(void)
 {
     return harness_alive((pid_t)atoi(harness_read("left", NULL)));
 }
@@ -319,12 +319,12 @@ Test(windows, what_a_stopped_handler_left_is_gone_before_its_message_runs_again)
 
     harness_send_text(queue, "message");
     harness_until_lines("runs", 1, LIMIT);
-    cr_assert(left_runs());
+    cr_assert(leftover_runs());
     harness_signal(w, SIGQUIT);
     cr_assert_eq(harness_wait(w, LIMIT), 0);
     w = harness_worker(queue, "-c", "1", "--", script);
     harness_until_lines("runs", 2, LIMIT);
     harness_stop(w, LIMIT);
     cr_assert_str_eq(harness_read("runs", NULL), "first\nagain\n");
-    cr_assert_not(left_runs());
+    cr_assert_not(leftover_runs());
 }

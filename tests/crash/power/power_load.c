@@ -28,7 +28,7 @@ static int run(const struct power_place *at, const char *const *argv)
 }
 
 /* until_done - a tool that may have come too early */
-static void until_done(const struct power_place *at, const char *const *argv)
+static void run_until_done(const struct power_place *at, const char *const *argv)
 {
     for (int i = 0; run(at, argv) != 0; i++, nap())
         if (i == LIMIT_MS / 20)
@@ -49,7 +49,7 @@ static unsigned ended(const struct power_place *at)
     return count;
 }
 
-static void until_ended(const struct power_place *at, unsigned count)
+static void wait_finished(const struct power_place *at, unsigned count)
 {
     for (int i = 0; ended(at) < count; i++, nap())
         if (i == LIMIT_MS / 2)
@@ -106,7 +106,7 @@ static void sent(const struct power_place *at, unsigned number,
 }
 
 /* sent_many - without ids, of all priorities */
-static void sent_many(const struct power_place *at, unsigned from,
+static void messages_send(const struct power_place *at, unsigned from,
                       unsigned until, const char *priority)
 {
     static const char *const words[] = {"done",  "done", "done",
@@ -161,25 +161,25 @@ static void worker_kill(const struct power_place *at, pid_t pid)
  * is a letter, so that is told before */
 static void replayed(const struct power_place *at, unsigned number)
 {
-    until_done(at, LIST("mqdlq", "show", "--state-dir", at->root, at->queue,
+    run_until_done(at, LIST("mqdlq", "show", "--state-dir", at->root, at->queue,
                         id_of(number)));
     told(at, 'R', number);
-    until_done(at, LIST("mqdlq", "replay", "-q", "--state-dir", at->root,
+    run_until_done(at, LIST("mqdlq", "replay", "-q", "--state-dir", at->root,
                         at->queue, id_of(number)));
 }
 
 /* steered - what tools do to letters and to what waits */
 static void steered(const struct power_place *at)
 {
-    until_done(at, LIST("mqctl", "run-now", "-q", "--state-dir", at->root,
+    run_until_done(at, LIST("mqctl", "run-now", "-q", "--state-dir", at->root,
                         at->queue, id_of(40)));
     for (unsigned i = 41; i < 44; i++) {
-        until_done(at, LIST("mqctl", "cancel", "-q", "--state-dir", at->root,
+        run_until_done(at, LIST("mqctl", "cancel", "-q", "--state-dir", at->root,
                             at->queue, id_of(i)));
         told(at, 'C', i);
     }
     for (unsigned i = 2; i < 15; i += 12) {
-        until_done(at, LIST("mqdlq", "discard", "-q", "--state-dir", at->root,
+        run_until_done(at, LIST("mqdlq", "discard", "-q", "--state-dir", at->root,
                             at->queue, id_of(i)));
         told(at, 'D', i);
     }
@@ -194,7 +194,7 @@ void power_load(const struct power_place *at)
     pid_t pid;
 
     snprintf(plugin, sizeof plugin, "%s/plugins/power.so", dir ? dir : ".");
-    until_done(at, LIST("mqctl", "create", "--queue-depth", "10",
+    run_until_done(at, LIST("mqctl", "create", "--queue-depth", "10",
                         "--message-size", "400", at->queue));
     pid = WORKER("--max-attempts", "3");
     for (unsigned i = 0; i < 24; i++)
@@ -205,19 +205,19 @@ void power_load(const struct power_place *at)
     for (unsigned i = 50; i < 54; i++)
         sent(at, i, "done", "--unique", "key");
     steered(at);
-    until_ended(at, 24);
+    wait_finished(at, 24);
     worker_stop(pid);
 
     /* Its message goes by the spool, and is a letter meanwhile. */
     replayed(at, 18);
     pid = WORKER("--spool");
-    sent_many(at, 100, 260, "3");
-    sent_many(at, 300, 360, "7");
-    until_ended(at, 90);
+    messages_send(at, 100, 260, "3");
+    messages_send(at, 300, 360, "7");
+    wait_finished(at, 90);
     worker_kill(at, pid);
 
     pid = WORKER("--spool", "--spool-sync", "always", "--max-dead", "12");
-    sent_many(at, 400, 460, "5");
-    until_ended(at, 300);
+    messages_send(at, 400, 460, "5");
+    wait_finished(at, 300);
     worker_stop(pid);
 }
