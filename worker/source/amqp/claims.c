@@ -56,21 +56,21 @@ struct claims {
     pthread_mutex_t mtx;
     pthread_cond_t changed;   /* q  job_count became 0 */
     struct amqp_list arrived; /* q  CLAIM_ARRIVED */
-    struct amqp_list held;    /* q  CLAIM_HELD, by due_ns, then priority */
-    struct amqp_list lent;    /* q  CLAIM_LENT, CLAIM_LATE, CLAIM_HOP */
+    struct amqp_list held;    /* q  CLAIM_DELAYED, by due_ns, then priority */
+    struct amqp_list lent;    /* q  CLAIM_LENT, CLAIM_SETTLING, CLAIM_MOVING */
     struct amqp_list due;     /* q  CLAIM_DUE */
-    struct amqp_list put_off; /* q  heads that are CLAIM_PUT_OFF */
+    struct amqp_list put_off; /* q  heads that are CLAIM_RETURNED */
     int64_t ahead_ns;         /* q  clock_ahead_ns when the clock was set */
-    unsigned again_count;     /* q  heads that are PUT_OFF, HELD or DUE */
-    unsigned arrived_count, held_count; /* q */
+    unsigned head_count;     /* q  heads that are PUT_OFF, HELD or DUE */
+    unsigned arrived_count, delayed_count; /* q */
     unsigned lent_count;                /* q  LENT and LATE */
-    unsigned late_count;                /* q  LATE: no handler has them */
-    bool ready_said;                    /* q  ready_fd is readable */
+    unsigned settling_count;                /* q  LATE: no handler has them */
+    bool ready_written;                    /* q  ready_fd is readable */
     uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
     uint64_t epochs;                /* q  number of all connections */
     uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
     uint64_t seq;                   /* q  of the message that was lent last */
-    uint64_t empty_at;    /* q  seq + 1 at the last call of claims_still_idle */
+    uint64_t idle_seq;    /* q  seq + 1 at the last call of claims_still_idle */
     unsigned *free_index; /* q  a stack of free_count */
     unsigned free_count;  /* q */
     uint64_t *acks;       /* q  tags of this epoch to acknowledge */
@@ -98,12 +98,12 @@ static void changed_tell(const struct claims *c, bool due)
 }
 
 /* Hold a message until its time. mtx is held. */
-static void held_put(struct claims *c, struct amqp_message *m)
+static void delayed_put(struct claims *c, struct amqp_message *m)
 {
     struct amqp_message *before;
 
-    m->at = CLAIM_HELD;
-    c->held_count++;
+    m->at = CLAIM_DELAYED;
+    c->delayed_count++;
     TAILQ_FOREACH_REVERSE(before, &c->held, amqp_list, link)
     if (before->due_ns < m->due_ns ||
         (before->due_ns == m->due_ns && before->m.priority >= m->m.priority)) {
@@ -121,11 +121,11 @@ static bool ready_update(struct claims *c)
     bool ready = !TAILQ_EMPTY(&c->arrived);
     bool due = !TAILQ_EMPTY(&c->due);
 
-    if (ready != c->ready_said && ready)
+    if (ready != c->ready_written && ready)
         (void)!write(c->ready_fd, &n, sizeof n);
-    else if (ready != c->ready_said)
+    else if (ready != c->ready_written)
         (void)!read(c->ready_fd, &n, sizeof n);
-    c->ready_said = ready;
+    c->ready_written = ready;
     if (due == source_due(&c->queue->source))
         return false;
     if (due)
@@ -156,7 +156,7 @@ void claims_release(struct source *s, struct message *released)
     struct claims *c = amqp_queue_of(s)->claims;
     bool due;
 
-    if (m->at != CLAIM_PUT_OFF) {
+    if (m->at != CLAIM_RETURNED) {
         amqp_message_free(m);
         return;
     }
@@ -164,7 +164,7 @@ void claims_release(struct source *s, struct message *released)
     if (m->again)
         TAILQ_REMOVE(&c->put_off, m, link);
     if (m->epoch == c->epoch)
-        held_put(c, m);
+        delayed_put(c, m);
     else if (m->again)
         due_put(c, m);
     else
@@ -218,7 +218,7 @@ static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
  * is left to run, as it may fetch more (inbox.c). mtx is held. */
 static void job_add(struct claims *c, struct amqp_message *m)
 {
-    unsigned running = c->lent_count - c->late_count;
+    unsigned running = c->lent_count - c->settling_count;
 
     while (m->line == 0) /* a header's number has a sign: 63 bits */
         m->line = (uint64_t)arc4random() << 31 ^ arc4random();
@@ -308,7 +308,7 @@ uint64_t claims_due(struct claims *c)
     pthread_mutex_lock(&c->mtx);
     while ((m = TAILQ_FIRST(&c->held)) != NULL && m->due_ns <= now) {
         TAILQ_REMOVE(&c->held, m, link);
-        c->held_count--;
+        c->delayed_count--;
         if (m->again)
             due_put(c, m);
         else
@@ -541,7 +541,7 @@ void claims_place(struct claims *c)
              * the same for all of them. */
             m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - c->ahead_ns);
             if (wait > 0)
-                held_put(c, m);
+                delayed_put(c, m);
             else
                 arrived_put(c, m);
             continue;
@@ -557,7 +557,7 @@ void claims_place(struct claims *c)
                                          .died_ns = now};
             m->job.settle = &m->job.own;
         }
-        m->at = CLAIM_HOP;
+        m->at = CLAIM_MOVING;
         TAILQ_INSERT_TAIL(&c->lent, m, link);
         job_add(c, m);
     }
@@ -587,7 +587,7 @@ bool claims_void(struct claims *c)
         else
             amqp_message_free(m);
     }
-    c->held_count = 0;
+    c->delayed_count = 0;
     c->ack_count = 0;
     TAILQ_FOREACH (m, &c->lent, link)
         atomic_store(&m->m.stale, true);
@@ -657,7 +657,7 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out)
     pthread_mutex_lock(&c->mtx);
     if (c->free_count > 0 && (m = TAILQ_FIRST(&c->due)) != NULL) {
         TAILQ_REMOVE(&c->due, m, link);
-        c->again_count--;
+        c->head_count--;
         m->m.failures = m->tries;
         message_lend(c, m, m->first_ns);
     }
@@ -675,7 +675,7 @@ static void message_unlend(struct claims *c, struct amqp_message *m)
 {
     TAILQ_REMOVE(&c->lent, m, link);
     c->lent_count--;
-    c->late_count -= m->at == CLAIM_LATE;
+    c->settling_count -= m->at == CLAIM_SETTLING;
     run_file_unrun(c->queue->runs, m->m.index);
     c->free_index[c->free_count++] = m->m.index;
     (void)ready_update(c);
@@ -695,7 +695,7 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     pthread_mutex_lock(&c->mtx);
     run_file_settled(c->queue->runs, &m->key);
     ack_add(c, m->epoch, m->tag);
-    verdict = m->at == CLAIM_LATE ? j->settle : NULL;
+    verdict = m->at == CLAIM_SETTLING ? j->settle : NULL;
     if (verdict)
         message_unlend(c, m);
     else
@@ -745,7 +745,7 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         return -EINPROGRESS;
     }
     message_unlend(c, m);
-    m->at = CLAIM_OVER;
+    m->at = CLAIM_SETTLED;
     if (s->kind <= SETTLE_DISCARD)
         return 0;
     if (m->epoch != c->epoch) /* another worker may have it by now */
@@ -765,12 +765,12 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         }
     }
     if (m->again) {
-        c->again_count++;
+        c->head_count++;
         TAILQ_INSERT_TAIL(&c->put_off, m, link);
     }
     /* claims_release holds it, when its lane does not read it any more. */
     m->due_ns = settle_due(s);
-    m->at = CLAIM_PUT_OFF;
+    m->at = CLAIM_RETURNED;
     return 0;
 }
 
@@ -791,13 +791,13 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
 
         /* Have the outbox publish what follows. The handler has finished, so a
          * crash from here on does not count against the message. */
-        m->at = CLAIM_LATE;
+        m->at = CLAIM_SETTLING;
         m->job = (struct amqp_job){.settle = st};
         if (st->kind == SETTLE_RETRY)
             m->job.due_wall_ns =
                 st->due_boot_ns ? clock_wall_ns() + (due > now ? due - now : 0)
                                 : st->due_ns;
-        c->late_count++;
+        c->settling_count++;
         run_file_unrun(c->queue->runs, m->m.index);
         (void)ready_update(c); /* the caller checks `due` itself */
         job_add(c, m);
@@ -821,7 +821,7 @@ static bool claims_starved(const struct claims *c)
     const struct settings *set = c->queue->set;
 
     return TAILQ_EMPTY(&c->arrived) &&
-           c->lent_count - c->late_count < set->concurrency * set->window;
+           c->lent_count - c->settling_count < set->concurrency * set->window;
 }
 
 struct claims_counts claims_count(struct claims *c)
@@ -833,7 +833,7 @@ struct claims_counts claims_count(struct claims *c)
     first = TAILQ_FIRST(&c->arrived);
     counts = (struct claims_counts){.room = c->free_count,
                                     .arrived = c->arrived_count,
-                                    .held = c->held_count,
+                                    .held = c->delayed_count,
                                     .jobs = c->job_count,
                                     .starved = claims_starved(c),
                                     .oldest_ns = first ? first->arrived_ns : 0};
@@ -846,8 +846,8 @@ bool claims_still_idle(struct claims *c)
     bool still;
 
     pthread_mutex_lock(&c->mtx);
-    still = c->empty_at == c->seq + 1 && c->again_count == 0;
-    c->empty_at = c->seq + 1;
+    still = c->idle_seq == c->seq + 1 && c->head_count == 0;
+    c->idle_seq = c->seq + 1;
     pthread_mutex_unlock(&c->mtx);
     return still;
 }

@@ -12,7 +12,7 @@
  * FAILS  open: -errno. take, settle: as source.h says.
  *
  * A message is on one list at a time, as its state says. While it is
- * CLAIM_LATE or CLAIM_HOP, the outbox publishes its job. CLAIM_OVER: on none,
+ * CLAIM_SETTLING or CLAIM_MOVING, the outbox publishes its job. CLAIM_SETTLED: on none,
  * but its lane may read it until its next call.
  */
 #ifndef WORKER_SOURCE_AMQP_CLAIMS_H
@@ -29,13 +29,13 @@ struct claims; /* opaque; body in claims.c */
 
 enum claim_state {
     CLAIM_ARRIVED, /* claims_take may take it */
-    CLAIM_HELD,    /* waits until due_ns */
+    CLAIM_DELAYED,    /* waits until due_ns */
     CLAIM_LENT,    /* the flow has it */
-    CLAIM_LATE,    /* its verdict is being published */
-    CLAIM_HOP,     /* is being moved to another queue of the broker */
-    CLAIM_PUT_OFF, /* will be held as soon as its lane stops reading it */
+    CLAIM_SETTLING,    /* its verdict is being published */
+    CLAIM_MOVING,     /* is being moved to another queue of the broker */
+    CLAIM_RETURNED, /* will be held as soon as its lane stops reading it */
     CLAIM_DUE,     /* a head that claims_take_due may take again */
-    CLAIM_OVER,    /* settled; its lane may still read it */
+    CLAIM_SETTLED,    /* settled; its lane may still read it */
 };
 
 /* A copy of a message that the outbox publishes. */
