@@ -357,7 +357,7 @@ static int parts_visit(const struct walk *w, const struct parts *p,
 /* ---- all ---- */
 
 /* Compare the group of the next slot with a key; above 0 if there is none. */
-static int slot_way(const struct walk *w, const char *key, size_t size)
+static int next_slot_order(const struct walk *w, const char *key, size_t size)
 {
     const char *group =
         w->slot < w->slot_count ? w->slots[w->slot]->c.group : NULL;
@@ -370,7 +370,7 @@ static void slots_take(struct walk *w, const char *key, size_t size,
                        struct parts *p)
 {
     p->slots = &w->slots[w->slot];
-    for (p->count = 0; slot_way(w, key, size) == 0; p->count++)
+    for (p->count = 0; next_slot_order(w, key, size) == 0; p->count++)
         w->slot++;
 }
 
@@ -396,7 +396,7 @@ static int groups_each(struct walk *w, const char *after, size_t size,
         }
         if (err)
             return err;
-        while (slot_way(w, only, size) < 0)
+        while (next_slot_order(w, only, size) < 0)
             w->slot++;
         slots_take(w, only, size, &p);
         return parts_visit(w, &p, only, size, visit, arg);
@@ -405,7 +405,7 @@ static int groups_each(struct walk *w, const char *after, size_t size,
     memcpy(key, after, size);
     w->size = size;
     w->stored_more = store != NULL;
-    while (w->slot < w->slot_count && slot_way(w, after, size) <= 0)
+    while (w->slot < w->slot_count && next_slot_order(w, after, size) <= 0)
         w->slot++;
     err = spooled_read(w, after, size, NULL);
     while (!err) {

@@ -259,7 +259,7 @@ static bool no_worker(void *arg)
 }
 
 /* Print that there is no such message. */
-static void gone_tell(struct order *x, const char *name)
+static void gone_print(struct order *x, const char *name)
 {
     x->sums.named_gone++;
     if (!x->o->json)
@@ -276,7 +276,7 @@ static void row_result(struct order *x, int64_t row, enum steered is)
         return;
     snprintf(name, sizeof name, "%s%" PRId64, row < 0 ? SPOOLED : "",
              row < 0 ? -row : row);
-    gone_tell(x, name);
+    gone_print(x, name);
 }
 
 /* Write the batch without a worker. -EAGAIN: a worker is running now. */
@@ -334,7 +334,7 @@ static int batch_send(struct order *x)
 }
 
 /* Complain that a worker is starting or stopping during the order. */
-static int turns_complain(struct order *x)
+static int restart_complain(struct order *x)
 {
     x->status = complain(EX_TEMPFAIL,
                          "a worker of %s is starting or stopping; give the "
@@ -353,7 +353,7 @@ static int batch_end(struct order *x)
         if (err == -EAGAIN) /* the worker has exited, or one has started */
             err = x->m.runs ? batch_write(x) : batch_send(x);
         if (err == -EAGAIN)
-            err = turns_complain(x);
+            err = restart_complain(x);
     }
     x->count = 0;
     return err;
@@ -454,7 +454,7 @@ static int slot_take(struct order *x, const struct slot_seen *s)
              hex_print(s->c.group, strlen(s->c.group), hex));
     err = order_send(&x->m, line, 1, &is, &x->status);
     if (err)
-        return err == -EAGAIN ? turns_complain(x) : err;
+        return err == -EAGAIN ? restart_complain(x) : err;
     /* Only mqdlq can end a replayed letter of this store, or a copy of one. */
     if (is == STEERED_IN_FLIGHT && (h->fields & needed) == needed &&
         x->m.store &&
@@ -576,7 +576,7 @@ static int ids_take(struct order *x)
         if (err == -ENOENT) {
             x->sums.result[STEERED_GONE]++;
             if (x->absent_count == before)
-                gone_tell(x, text);
+                gone_print(x, text);
             err = 0;
         } else {
             err = slot ? slot_take(x, slot) : named_take(x, row);
@@ -587,7 +587,7 @@ static int ids_take(struct order *x)
         err = messages_spooled_each(&x->m, 0, absent_find, x);
     }
     for (size_t i = 0; err >= 0 && i < x->absent_count; i++)
-        gone_tell(x, ulid_print(x->absent[i], id));
+        gone_print(x, ulid_print(x->absent[i], id));
     return err;
 }
 
@@ -598,7 +598,7 @@ static int ids_take(struct order *x)
 
 /* Print why run-now did nothing with some messages; `due`: rows that were due
  * by the worker's clock. */
-static void waits_tell(const struct steered_sums *n, const struct messages *m,
+static void waits_print(const struct steered_sums *n, const struct messages *m,
                        uint64_t due)
 {
     const uint64_t *at = n->waits;
@@ -631,7 +631,7 @@ static void waits_tell(const struct steered_sums *n, const struct messages *m,
 }
 
 /* Print why messages in flight were not cancelled, and what to do. */
-static void flight_tell(const struct steered_sums *n, const struct messages *m,
+static void flight_print(const struct steered_sums *n, const struct messages *m,
                         const struct options *o)
 {
     uint64_t moving =
@@ -664,7 +664,7 @@ static void flight_tell(const struct steered_sums *n, const struct messages *m,
 }
 
 /* Print the numbers, and why messages were skipped, and what to do. */
-static void steered_tell(const struct steered_sums *n, const struct messages *m,
+static void steered_print(const struct steered_sums *n, const struct messages *m,
                          const struct options *o)
 {
     bool cancel = o->line.verb == VERB_CANCEL;
@@ -694,14 +694,14 @@ static void steered_tell(const struct steered_sums *n, const struct messages *m,
     for (int i = 0; !cancel && i < WAITING_STATES; i++)
         before -= i == WAITING_RUNNING ? 0 : n->waits[i];
     if (!cancel)
-        waits_tell(n, m, before);
+        waits_print(n, m, before);
     else if (before)
         complain(0, "%" PRIu64 " cancelled already", before);
     if (n->result[STEERED_GONE] > n->named_gone)
         complain(0, "%" PRIu64 " finished in the meantime",
                  n->result[STEERED_GONE] - n->named_gone);
     if (cancel)
-        flight_tell(n, m, o);
+        flight_print(n, m, o);
     if (n->unended && !o->dry_run)
         complain(0,
                  "%" PRIu64 " run%s still, or failed meanwhile; see mqctl "
@@ -754,7 +754,7 @@ int steer_messages_run(const struct options *o)
         x.status = complain(EX_IOERR, "cannot read the messages: %s",
                             errno_text(-err));
     n->unended = x.running.count;
-    steered_tell(n, &x.m, o);
+    steered_print(n, &x.m, o);
     messages_close(&x.m);
     free(x.running.at);
     free(x.absent);
