@@ -315,7 +315,7 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most, int ms)
 }
 
 /* nobody_runs - something is to happen by itself, or time is what is missing */
-static void nobody_runs(void)
+static void nothing_runs(void)
 {
     const struct fake_message *due = fake_first();
     bool slow = passed_ns < NS_PER_S || (scene->full && inside > 0);
@@ -390,7 +390,7 @@ uint64_t scene_run(const struct turn_plan *plan)
     uint64_t points;
 
     scene_open();
-    turn_begin(plan, nobody_runs);
+    turn_begin(plan, nothing_runs);
     pthread_create(&thread, NULL, sender, NULL);
     pthread_detach(thread);
     if (scene->steered_by) {

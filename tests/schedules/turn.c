@@ -101,7 +101,7 @@ static void hand(unsigned to, bool ends)
 }
 
 /* polls_end - those that poll and need not wait any more */
-static bool polls_end(void)
+static bool polls_check(void)
 {
     bool some = false;
 
@@ -143,19 +143,19 @@ static void give_up(bool ends)
 {
     unsigned n;
 
-    polls_end();
+    polls_check();
     while ((n = others()) == 0 && threads[mine].state != ABLE) {
         on = false;
         idle();
         on = true;
-        polls_end();
+        polls_check();
     }
     if (n > 0 && (threads[mine].state != ABLE || ends))
         hand(other(choose(n)), ends);
 }
 
 /* switch_now - whether the plan has a switch at this point */
-static bool switch_now(unsigned *which)
+static bool plan_switches(unsigned *which)
 {
     if (plan.rate) {
         *which = (unsigned)random_next();
@@ -174,10 +174,10 @@ void turn_point(void)
     if (!on)
         return;
     steps++;
-    if (!switch_now(&which) && ++points < POINTS_MOST)
+    if (!plan_switches(&which) && ++points < POINTS_MOST)
         return;
     points = 0;
-    polls_end();
+    polls_check();
     n = others();
     if (n > 0)
         hand(other(which % n), false);

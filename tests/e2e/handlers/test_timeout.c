@@ -57,7 +57,7 @@ static long slow(void)
 }
 
 /* line_ms - when the line was written, ms of its day */
-static long line_ms(const char *line)
+static long run_line_ms(const char *line)
 {
     int h, m, s, ms;
     const char *at = strchr(line, 'T');
@@ -73,9 +73,9 @@ static long line_ms(const char *line)
 /* took_ms - from one line of the log to another, both the first of its kind */
 static long took_ms(struct harness_process *w, const char *from, const char *to)
 {
-    long start = line_ms(harness_wait_log(w, from, 20000));
+    long start = run_line_ms(harness_wait_log(w, from, 20000));
     long day = 24 * 3600 * 1000L;
-    return (line_ms(harness_wait_log(w, to, 20000)) - start + day) % day;
+    return (run_line_ms(harness_wait_log(w, to, 20000)) - start + day) % day;
 }
 
 /* number - of a field in the worker's last line */

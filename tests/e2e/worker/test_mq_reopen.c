@@ -48,7 +48,7 @@ static struct mq_attr geometry(const char *q, mode_t *mode)
         "done")
 
 /* line_ms - when the line was written, ms of its day */
-static long line_ms(const char *line)
+static long run_line_ms(const char *line)
 {
     int h, m, s, ms;
     const char *at = strchr(line, 'T');
@@ -67,7 +67,7 @@ static void tries_check(const struct harness_process *w)
         const char *at = strstr(text, "event=queue_not_opened");
         if (!at || at > end)
             continue;
-        long now = line_ms(text);
+        long now = run_line_ms(text);
         if (last >= 0) {
             cr_assert_geq((now - last + day) % day + 5, wait, "%s",
                           harness_stderr(w, NULL));
