@@ -335,7 +335,7 @@ static void on_failing(void *arg, uint64_t letters, bool failed)
     if (failed)
         counters_add(&b->hooks_failed, 1);
     counters_rest_done(e->flow.counters);
-    status_on_dead_waiting(&e->status, letters);
+    status_on_dead(&e->status, letters);
 }
 
 int engine_open(struct engine **out, struct settings *set,

@@ -45,7 +45,7 @@ struct handler {
 
 /* ---- what the message says ---- */
 
-void forward_begin(struct outcome *out)
+void outcome_begin(struct outcome *out)
 {
     out->kind = OUTCOME_VERDICT;
     out->verdict = MQW_DONE;
@@ -243,7 +243,7 @@ static void forward_run(struct handler *h, struct delivery *d,
     struct problem p;
     int size, err = 0;
 
-    forward_begin(out);
+    outcome_begin(out);
     size = forward_header(head, d, out);
     if (size < 0)
         return;

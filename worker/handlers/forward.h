@@ -20,7 +20,7 @@
 #define FORWARD_MOST 16
 
 /* Fill `out` for a delivery that is done, unless a later step changes it. */
-void forward_begin(struct outcome *out);
+void outcome_begin(struct outcome *out);
 /* Make the message a dead letter with this error, because it can never be
  * forwarded. */
 void forward_refuse(struct outcome *out, const char *fmt, ...)

@@ -42,7 +42,7 @@ void status_count(struct status *b)
     dirty_state_now(&f->dirty);
 }
 
-void status_on_dead_waiting(struct status *b, uint64_t letters)
+void status_on_dead(struct status *b, uint64_t letters)
 {
     atomic_store(&b->on_dead_waiting, letters);
     dirty_state_now(&b->flow->dirty);

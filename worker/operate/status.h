@@ -44,7 +44,7 @@ void status_init(struct status *b, struct flow *f);
 void status_count(struct status *b);
 /* Show the number of letters that wait for --on-dead to run again. Any
  * thread. */
-void status_on_dead_waiting(struct status *b, uint64_t letters);
+void status_on_dead(struct status *b, uint64_t letters);
 /* After each wait; does nothing unless something has changed. */
 void status_show(struct status *b);
 

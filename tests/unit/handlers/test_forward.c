@@ -54,7 +54,7 @@ static void lend(const char *data, unsigned flags)
                                .flags = flags,
                                .received_ns = 1};
     delivery_read(&d, &message, ':');
-    forward_begin(&out);
+    outcome_begin(&out);
 }
 
 static const char *written(void)

@@ -209,7 +209,7 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
     int err;
 
     s->d = d;
-    forward_begin(&s->out);
+    outcome_begin(&s->out);
     s->refused = forward_count(d, &count, &s->out) < 0;
     if (s->refused)
         return;
