@@ -25,6 +25,8 @@ TORTURE  := $(BUILD)/tests/crash/torture
 POWER    := $(BUILD)/tests/crash/power
 SCHEDULER := $(BUILD)/tests/schedules/schedules
 HARNESS  := $(call obj,$(wildcard tests/harness/*.c))
+# What several unit tests need; each is linked with what it uses of this.
+FIXTURES := $(BUILD)/obj/libfixtures.a
 unknown  := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
 $(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
 
@@ -59,7 +61,15 @@ $(BUILD)/tests/fuzz/fuzz_serve_path: $(call obj,scripts/mqctl/serve/ask/path.c s
 $(BUILD)/tests/fuzz/fuzz_serve_path: private LIBS += $(HTTP_LIBS)
 # The test of a file of common/ links without the worker.
 OF_COMMON := $(filter $(addprefix %/test_,$(basename $(notdir $(COMMON)))),$(UNITS))
+$(FIXTURES): $(call obj,$(filter-out %_clock.c,$(wildcard tests/fixtures/*.c)))
+	$(archive)
+# A clock of a test's own comes before the archives, which have the real one.
+# includes,HEADERS: the tests with one of these, which are separated by |
+includes  = $(patsubst %.c,$(BUILD)/%,$(shell grep -rlE --include='*.c' '"tests/.*/($(1))\.h"' tests/unit))
+$(call includes,virtual_clock|flow_fixture): $(call obj,tests/fixtures/virtual_clock.c)
+$(call includes,passing_clock|stream_fixture): $(call obj,tests/fixtures/passing_clock.c)
 $(UNITS) $(DRIVERS): $(HARNESS)
+$(UNITS): $(FIXTURES)
 $(UNITS) $(DRIVERS): private LIBS += -lcriterion
 $(call test,fuzz,fuzz): private EXPORT = -fsanitize=fuzzer
 $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a
@@ -90,7 +100,8 @@ $(PROGRAMS) $(PROGRAMS:$(BUILD)/tests/%=$(BUILD)/obj/tests/harness/%.o) $(WITNES
 # that the sanitizer does not see a fence; atomics.c does.
 STEPPED   := $(call in,worker/flow worker/groups worker/loop worker/rules,*.c) \
              common/base/quick_lock.c common/state/counters.c
-SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c))
+SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c) \
+             $(patsubst %,tests/fixtures/%.c,fake_source flow_fixture virtual_clock))
 NO_FENCE_WARNING := $(call takes,-Wno-tsan)
 STEP      = -fsanitize=thread $(NO_FENCE_WARNING) --param tsan-instrument-func-entry-exit=0
 comma    := ,
