@@ -36,8 +36,7 @@ HTTP_LIBS := $(shell pkg-config --libs libmicrohttpd libmd 2>/dev/null)
 CURSES_LIBS := $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw)
 
 # ---- flags ----
-WARNINGS  := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
-             -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
+WARNINGS  := -Wall -Wextra -Wno-missing-field-initializers -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
 # takes,FLAG: the flag, if the compiler accepts it
 takes     = $(shell echo 'int x;' | $(CC) -Werror $(1) -S -x c -o /dev/null - 2>/dev/null && echo $(1))
 # Flags that turn a memory bug into an exit. A sanitizer has its own checks.
