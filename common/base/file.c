@@ -12,6 +12,9 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/fault_point.h"
+#include "common/base/libc.h"
+
 int file_write(int fd, const void *data, size_t size, off_t at)
 {
     const char *from = data;

@@ -34,6 +34,7 @@
 
 #include "common/base/file.h"
 #include "common/base/problem.h"
+#include "common/base/libc.h"
 
 const struct folder_kind folder_state = {.flag = "--state-dir"};
 const struct folder_kind folder_runtime = {.flag = "--runtime-dir",

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/libc.h"
 #include "common/base/safe_text.h"
 
 #define LINE_MAX_BYTES 8192

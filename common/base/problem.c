@@ -16,6 +16,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/libc.h"
+#include "common/base/safe_text.h"
+
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
 {
     char text[sizeof p->text], *at; /* an argument may be p->text itself */

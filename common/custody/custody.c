@@ -22,6 +22,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
+#include "common/base/libc.h"
 
 #define MAGIC      "MQWCUSTO"
 #define SLOTS_MAX  (1u << 24)

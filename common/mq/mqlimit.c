@@ -10,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/folder.h"
+#include "common/base/libc.h"
 #include "common/base/problem.h"
 #include "common/mq/mqlimit.h"
 

@@ -21,6 +21,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
+#include "common/base/libc.h"
 #include "common/base/problem.h"
 #include "common/store/sql.h"
 

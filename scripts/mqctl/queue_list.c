@@ -18,6 +18,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/folder.h"
+#include "common/base/libc.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/cli/term.h"

@@ -16,6 +16,7 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "common/base/libc.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/rivals.h"
 

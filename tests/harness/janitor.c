@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* janitor_queue_name - the name of queue `number` of the test in `dir`
- *
- * Not of the test's pid: the kernel uses that again, and a queue that another
- * test left over would then have the name.
- */
+#include "common/base/libc.h"
+
+/* Print the name of a queue. It does not contain the test's pid: the kernel
+ * reuses pids, and a leftover queue of another test would then have the
+ * name. */
 void janitor_queue_name(const char *dir, unsigned number, char *out,
                         size_t room)
 {

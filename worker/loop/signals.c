@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/basics.h"
+#include "common/base/libc.h"
 #include "common/base/log.h"
 
 static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,

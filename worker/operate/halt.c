@@ -9,6 +9,7 @@
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/libc.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/state/counters.h"

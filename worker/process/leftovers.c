@@ -44,6 +44,8 @@
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/libc.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "worker/loop/loop.h"

@@ -20,6 +20,8 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/libc.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/process_stat.h"

@@ -29,6 +29,7 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/libc.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/store/letters.h"

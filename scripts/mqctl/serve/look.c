@@ -16,6 +16,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/libc.h"
 #include "common/cli/complain.h"
 
 struct look {
@@ -39,7 +40,7 @@ void look_child(int in, int out, int err, int death)
     if (null < 0 || dup2(in < 0 ? null : in, 0) < 0 ||
         dup2(out < 0 ? null : out, 1) < 0 || dup2(err < 0 ? null : err, 2) < 0)
         _exit(EX_OSERR);
-    (void)close_range(3, ~0u, 0);
+    closefrom(3);
 }
 
 int look_possible(void)

@@ -11,6 +11,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/libc.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_tracer.h"
 

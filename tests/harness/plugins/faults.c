@@ -35,7 +35,6 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -46,6 +45,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common/base/libc.h"
 
 struct tally {
     _Atomic uint64_t seen, failed;
@@ -227,8 +228,10 @@ FAULTY_FD(fdatasync, "fsync", (int fd), (fd), fd)
 FAULTY_FD(ftruncate, "ftruncate", (int fd, off_t size), (fd, size), fd)
 FAULTY_FD(ftruncate64, "ftruncate", (int fd, off_t size), (fd, size), fd)
 FAULTY_FD(pipe2, "pipe2", (int fds[2], int flags), (fds, flags), -1)
+#if __GLIBC_PREREQ(2, 36) /* before 2.36, by number (see syscall below) */
 FAULTY_FD(pidfd_open, "pidfd_open", (pid_t pid, unsigned flags), (pid, flags),
           -1)
+#endif
 FAULTY_FD(memfd_create, "memfd_create", (const char *name, unsigned flags),
           (name, flags), -1)
 FAULTY_FD(eventfd, "eventfd", (unsigned n, int flags), (n, flags), -1)
@@ -245,7 +248,18 @@ FAULTY_FD(msync, "msync", (void *at, size_t size, int flags), (at, size, flags),
           -1)
 FAULTY_FD(mq_getattr, "mq_getattr", (int fd, struct mq_attr *attr), (fd, attr),
           fd)
+#if __GLIBC_PREREQ(2, 33)
 FAULTY_FD(fstat, "fstat", (int fd, struct stat *st), (fd, st), fd)
+FAULTY_PATH(lstat, (const char *path, struct stat *st), (path, st), path)
+FAULTY_PATH(stat, (const char *path, struct stat *st), (path, st), path)
+#else /* stat and the like are inlined and call these */
+FAULTY_FD(__fxstat, "fstat", (int version, int fd, struct stat *st),
+          (version, fd, st), fd)
+FAULTY(int, __lxstat, "lstat", -1, -1, path,
+       (int version, const char *path, struct stat *st), (version, path, st))
+FAULTY(int, __xstat, "stat", -1, -1, path,
+       (int version, const char *path, struct stat *st), (version, path, st))
+#endif
 FAULTY_FD(fstatfs, "fstatfs", (int fd, struct statfs *st), (fd, st), fd)
 FAULTY_FD(flock, "flock", (int fd, int how), (fd, how), fd)
 FAULTY_FD(fallocate, "fallocate", (int fd, int mode, off_t from, off_t size),
@@ -282,6 +296,8 @@ FAULTY(ssize_t, recv, "recv", -1, -1, NULL,
 FAULTY(DIR *, opendir, "opendir", NULL, -1, path, (const char *path), (path))
 FAULTY(ssize_t, readlink, "readlink", -1, -1, path,
        (const char *path, char *out, size_t size), (path, out, size))
+FAULTY_FD(madvise, "madvise", (void *at, size_t size, int advice),
+          (at, size, advice), -1)
 FAULTY_FD(mlock, "mlock", (const void *at, size_t size), (at, size), -1)
 FAULTY_FD(mq_send, "mq_send",
           (mqd_t queue, const char *body, size_t size, unsigned priority),
@@ -289,8 +305,6 @@ FAULTY_FD(mq_send, "mq_send",
 FAULTY_PATH(rename, (const char *from, const char *to), (from, to), to)
 FAULTY_PATH(unlink, (const char *path), (path), path)
 FAULTY_PATH(mkdir, (const char *path, mode_t mode), (path, mode), path)
-FAULTY_PATH(lstat, (const char *path, struct stat *st), (path, st), path)
-FAULTY_PATH(stat, (const char *path, struct stat *st), (path, st), path)
 FAULTY_PATH(link, (const char *from, const char *to), (from, to), to)
 FAULTY_PATH(mkostemp, (char *path, int flags), (path, flags), path)
 FAULTY_PATH(inotify_add_watch, (int fd, const char *path, uint32_t events),
@@ -317,32 +331,38 @@ FAULTY(void *, mmap, "mmap", MAP_FAILED, fd, NULL,
 FAULTY(void *, mmap64, "mmap", MAP_FAILED, fd, NULL,
        (void *at, size_t size, int prot, int flags, int fd, off_t from),
        (at, size, prot, flags, fd, from))
+#if __GLIBC_PREREQ(2, 34)
 FAULTY(int, close_range, "close_range", -1, -1, NULL,
        (unsigned first, unsigned last, int flags), (first, last, flags))
+#endif
 FAULTY(int, pthread_create, "pthread_create", errno, -1, NULL,
        (pthread_t * thread, const pthread_attr_t *attr, void *(*start)(void *),
         void *arg),
        (thread, attr, start, arg))
+FAULTY(char *, strdup, "strdup", NULL, -1, text, (const char *text), (text))
 FAULTY(void *, malloc, "malloc", NULL, -1, NULL, (size_t size), (size))
 FAULTY(void *, realloc, "malloc", NULL, -1, NULL, (void *old, size_t size),
        (old, size))
 
-/* clone - with the one more argument that CLONE_PIDFD has; by its other name
- * for a program under the thread sanitizer (worker/process/process.c) */
+/* Pass on the three arguments that may follow. The worker gives one, for
+ * CLONE_PIDFD; pthread_create(3) of glibc before 2.34 gives all three, under
+ * the other name, which the thread sanitizer uses as well. */
 __attribute__((leaf, nothrow, alias("clone"))) extern __typeof__(clone)
     clone_too __asm__("__clone");
 int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
 {
     static __typeof__(clone) *real;
     va_list more;
-    if (fails("clone", -1, NULL))
+    if (!(flags & CLONE_THREAD) && fails("clone", -1, NULL))
         return -1;
     if (!real)
         *(void **)&real = next("__clone");
     va_start(more, arg);
-    int *pidfd = va_arg(more, int *);
+    void *parent_tid = va_arg(more, void *);
+    void *tls = va_arg(more, void *);
+    void *child_tid = va_arg(more, void *);
     va_end(more);
-    return real(child, stack, flags, arg, pidfd);
+    return real(child, stack, flags, arg, parent_tid, tls, child_tid);
 }
 
 /* pthread_getattr_np - sanitizers ask for it in each thread, and end the
@@ -383,29 +403,52 @@ void *calloc(size_t n, size_t size)
 FAULTY(void *, aligned_alloc, "malloc", NULL, -1, NULL,
        (size_t align, size_t size), (align, size))
 
-/* FAULTY_OPEN - the mode is there only when a file may be made */
-#define FAULTY_OPEN(name, params, args)      \
-    int name params                          \
-    {                                        \
-        static __typeof__(name) *real;       \
-        va_list more;                        \
-        va_start(more, flags);               \
-        mode_t mode = 0;                     \
-        if (flags & (O_CREAT | __O_TMPFILE)) \
-            mode = va_arg(more, mode_t);     \
-        va_end(more);                        \
-        if (fails("open", -1, path))         \
-            return -1;                       \
-        if (!real)                           \
-            *(void **)&real = next(#name);   \
-        return real args;                    \
+typedef int open_call(const char *path, int flags, ...);
+typedef int openat_call(int dir, const char *path, int flags, ...);
+
+/* Define a function that opens a file; it has a mode only with O_CREAT. */
+#define FAULTY_OPEN(name, call, params, args) \
+    int name params                           \
+    {                                         \
+        static call *real;                    \
+        va_list more;                         \
+        va_start(more, flags);                \
+        mode_t mode = 0;                      \
+        if (flags & (O_CREAT | __O_TMPFILE))  \
+            mode = va_arg(more, mode_t);      \
+        va_end(more);                         \
+        if (fails("open", -1, path))          \
+            return -1;                        \
+        if (!real)                            \
+            *(void **)&real = next(#name);    \
+        return real args;                     \
     }
-FAULTY_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
-FAULTY_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
-FAULTY_OPEN(openat, (int dir, const char *path, int flags, ...),
+FAULTY_OPEN(open, open_call, (const char *path, int flags, ...),
+            (path, flags, mode))
+FAULTY_OPEN(open64, open_call, (const char *path, int flags, ...),
+            (path, flags, mode))
+FAULTY_OPEN(openat, openat_call, (int dir, const char *path, int flags, ...),
             (dir, path, flags, mode))
 
-/* syscall - messages are received by number */
+/* Return the group of a system call made by number, or "". Messages are
+ * received and handlers are reaped like that; common/base/libc.h has the
+ * others. */
+static const char *numbered(long number)
+{
+    switch (number) {
+    case SYS_mq_timedreceive:
+        return "mq_receive";
+    case SYS_pidfd_open:
+        return "pidfd_open";
+    case SYS_waitid:
+        return "waitid";
+    case SYS_close_range:
+        return "close_range";
+    default:
+        return "";
+    }
+}
+
 long syscall(long number, ...)
 {
     static long (*real)(long, ...);
@@ -415,7 +458,7 @@ long syscall(long number, ...)
     for (size_t i = 0; i < 6; i++)
         arg[i] = va_arg(args, long);
     va_end(args);
-    if (number == SYS_mq_timedreceive && fails("mq_receive", -1, NULL))
+    if (fails(numbered(number), -1, NULL))
         return -1;
     if (!real)
         *(void **)&real = next("syscall");

@@ -21,6 +21,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/libc.h"
+
 #define CALLS_MOST 1000
 
 static char *path;

@@ -24,6 +24,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "common/base/libc.h"
 #include "tests/crash/power/power_trace.h"
 
 #define BOOT "/proc/sys/kernel/random/boot_id"

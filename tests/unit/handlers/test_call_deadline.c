@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/libc.h"
+
 #define THREADS 3
 #define TRIALS  20
 

@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 
+#include "common/base/libc.h"
+
 enum { CAP = 1, MOST = 64, STACK = 256 << 10, ROUNDS = 5 };
 
 #define MOST_LATE (20 * NS_PER_MS)

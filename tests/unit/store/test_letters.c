@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include "common/base/basics.h"
+#include "common/base/libc.h"
 #include "tests/unit/store/letter_fixture.h"
 
 TestSuite(letters, .init = fixture_init, .fini = fixture_fini);

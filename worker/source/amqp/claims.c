@@ -36,6 +36,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
+#include "common/base/libc.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 
