@@ -19,17 +19,19 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/crash/torture/kill_message.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/sweep.h"
 
 #define PRODUCERS  2
 #define NUMBERS    (1u << 18) /* of one producer, at most */
 #define KILLS      200
-#define KILL_MS    130 /* a worker lives up to that long */
+#define KILL_MS    100 /* most time from a start or delivery to a kill */
 #define DRAIN_MS   60000
 #define HEADER_FMT "MQW/1\nsize: %zu\nx-number: %u\n\n"
 
@@ -451,13 +453,23 @@ static unsigned from_environment(const char *name, unsigned preset)
     return text && text[0] ? (unsigned)strtoul(text, NULL, 10) : preset;
 }
 
-/* live_until - a random moment of this worker's life */
-static void live_until(unsigned slow)
+static off_t notes_size(void)
+{
+    struct stat st;
+
+    return stat(harness_path("witness"), &st) < 0 ? 0 : st.st_size;
+}
+
+/* Wait for a random moment of the worker's life, which is usually after its
+ * first delivery. `before` is the size of the notes when it was started. */
+static void live_until(struct harness_process *w, off_t before, unsigned slow)
 {
     uint64_t us = (uint64_t)random() % ((uint64_t)KILL_MS * slow * 1000);
     struct timespec at = {.tv_sec = (time_t)(us / 1000000),
                           .tv_nsec = (long)(us % 1000000) * 1000};
 
+    if (random() % 4 != 0)
+        harness_until(!harness_running(w) || notes_size() > before, DRAIN_MS);
     nanosleep(&at, NULL);
 }
 
@@ -475,20 +487,21 @@ static void drain(const char *queue)
 
 Test(kill, no_message_is_lost_invented_changed_or_silently_repeated)
 {
-    unsigned kills = from_environment("KILLS", KILLS);
+    unsigned kills = from_environment("KILLS", sweep_share("kills", KILLS));
     unsigned seed = from_environment("SEED", arc4random());
     unsigned slow = from_environment("MQW_TEST_SLOW", 1);
     const char *queue = harness_queue(10, KILL_MAX);
 
     fprintf(stderr, "SEED=%u\n", seed);
     srandom(seed);
-    /* A program killed while it is looked through for leaks would complain. */
+    /* A program that is killed during its leak check would complain. */
     setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
     producers_start(queue);
     for (unsigned i = 0; i < kills; i++) {
+        off_t before = notes_size();
         struct harness_process *w = worker_start(queue);
 
-        live_until(slow < 3 ? slow : 3);
+        live_until(w, before, slow < 3 ? slow : 3);
         cr_assert(harness_running(w), "the worker ended: %s",
                   harness_stderr(w, NULL));
         harness_kill(w);

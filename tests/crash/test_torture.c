@@ -5,18 +5,20 @@
  */
 #include "tests/crash/torture_test.h"
 
-#define KILLS "30"
+#define KILLS 30
 
 TestSuite(torture, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
-/* at_random - as many kills as $KILLS says */
+/* Kill at random moments, $KILLS times if that is set. */
 static void kill_at_random(const char *kind)
 {
     const char *kills = getenv("KILLS");
+    char share[16];
 
+    snprintf(share, sizeof share, "%u", sweep_share("kills", KILLS));
     torture_runs(HARNESS_LIST(harness_handler("../crash/torture"), "--handler",
                               kind, "--failures", "5", "--kills",
-                              kills ? kills : KILLS));
+                              kills ? kills : share));
 }
 
 Test(torture, kills_at_random_lose_nothing_of_a_process_for_each_message)

@@ -9,8 +9,10 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/harness/harness.h"
+#include "tests/harness/sweep.h"
 
 #define TORTURE_LIMIT_MS 300000
 #define TORTURE_REFUSED  77 /* exit status: ptrace(2) is */
@@ -23,15 +25,32 @@ static inline const char *torture_variable(char *text, size_t size,
     return text;
 }
 
-/* torture_runs - a run to its end, which was possible; what it found is shown
- */
+/* Arguments for the part of a sweep that this run takes (sweep.h). */
+struct torture_part {
+    char stride[32], from[32], ends[32];
+};
+
+/* Take one position in `stride`, or in a multiple of `stride`. */
+static inline struct torture_part torture_part(unsigned stride)
+{
+    struct torture_part part;
+
+    snprintf(part.stride, sizeof part.stride, "--stride=%u",
+             stride * sweep_step());
+    snprintf(part.from, sizeof part.from, "--from=%u", stride * sweep_first());
+    snprintf(part.ends, sizeof part.ends, "--ends=%d",
+             sweep_step() == 1 ? 8 : 2);
+    return part;
+}
+
+/* Run the program to its end; it must succeed. */
 static inline void torture_runs(const char *const *argv)
 {
     char points[4200], tmp[4200];
     struct harness_process *p;
     int status;
 
-    /* A program killed while it is looked through for leaks would complain. */
+    /* A program that is killed during its leak check would complain. */
     setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
     p = harness_start(&(struct harness_spec){
         .argv = argv,

@@ -52,11 +52,12 @@ enum torture_sync { SYNCER_ALWAYS, SYNCER_LEGS, SYNCER_NEVER };
 
 struct torture_options {
     uint64_t kills, seed, size, kind, hits, seconds, stride, from, syncer;
+    uint64_t ends;
     uint64_t jobs, path, spool;
     const char *size_text, *failures_text, *point;
     bool points, every, changes, calls, count, stepped, steer, keep, help;
     bool has_seed, has_kills;
-    uint32_t failing; /* of a million */
+    uint32_t failing; /* messages in a million that do not just succeed */
 };
 
 /* What a run came to. */

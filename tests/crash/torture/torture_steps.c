@@ -367,8 +367,9 @@ void processor_take(unsigned nth)
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
-/* job - tries, until there are none left */
-static _Noreturn void job(struct torture *t, struct steps *s, unsigned number)
+/* Make tries until none are left. */
+static _Noreturn void job_run(struct torture *t, struct steps *s,
+                              unsigned number)
 {
     const struct torture_options *o = t->options;
     struct result *result = &s->results[number];
@@ -379,9 +380,9 @@ static _Noreturn void job(struct torture *t, struct steps *s, unsigned number)
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 1); /* no commit waits for a disk */
     processor_take(number);
-    result->failed = true; /* if it dies */
+    result->failed = true; /* in case the job dies */
     place_open(t);
-    while (atomic_load(&s->ends) < ENDS && !torture_over(t) &&
+    while (atomic_load(&s->ends) < o->ends && !torture_over(t) &&
            (i = atomic_fetch_add(&s->tries, 1)) < o->kills &&
            try_one(&j, o->from + i * o->stride))
         continue;
@@ -447,7 +448,7 @@ void steps_run(struct torture *t)
         if (pid < 0)
             torture_die("fork: %s", strerror(errno));
         if (pid == 0)
-            job(t, s, i);
+            job_run(t, s, i);
     }
     while (wait(NULL) > 0 || errno == EINTR)
         continue;

@@ -18,6 +18,7 @@
 
 #include "tests/harness/harness.h"
 #include "tests/harness/preload.h"
+#include "tests/harness/sweep.h"
 
 /* "dead..." is rejected, "retry..." fails once, all else is done. What ended
  * well is a line in `done`. */

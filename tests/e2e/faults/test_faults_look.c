@@ -52,20 +52,23 @@ static uint64_t look_run(const struct look *l)
     return seen;
 }
 
-/* call_run - the call fails at positions from the first to the last */
+/* Make the call fail everywhere, then at positions from the first to the
+ * last. */
 static void call_run(const char *const *argv, const char *call, int err)
 {
     char fault[96];
     struct look l = {argv, fault};
     snprintf(fault, sizeof fault, "%s:1:%d:0", call, err);
-    look_run(&l); /* all of them */
+    if (sweep_takes())
+        look_run(&l); /* all calls fail */
     snprintf(fault, sizeof fault, "%s:%u:%d", call, 1u << 30, err);
     uint64_t last = look_run(&l);
     uint64_t step = last / POSITIONS + 1;
     uint64_t first = strcmp(call, "malloc") == 0 ? FIRST : 0;
     for (uint64_t n = 1; n <= last; n += n < first ? 1 : step) {
         snprintf(fault, sizeof fault, "%s:%u:%d", call, (unsigned)n, err);
-        look_run(&l);
+        if (sweep_takes())
+            look_run(&l);
     }
 }
 
@@ -88,7 +91,7 @@ static const char *const *argv_of(const char *verb, const char *queue)
     return argv;
 }
 
-/* calls_run - each of the calls with a verb, beside a worker */
+/* Try each call of a verb while a worker is running. */
 static void calls_run(const char *verb)
 {
     static const struct {
@@ -111,6 +114,7 @@ static void calls_run(const char *verb)
     harness_wait_log(w, "event=dead", 10000);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         call_run(argv_of(verb, queue), calls[i].call, calls[i].err);
+    sweep_end(verb);
     harness_send_text(queue, "after");
     harness_until(harness_lines_with("done", "after") == 1, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
@@ -177,13 +181,13 @@ static void told(const char *const *argv, const char *fault, size_t lines,
     }
 }
 
-/* told_run - with each call that fails, at each of its first positions */
+/* Do that with each call failing at its first positions. */
 static void told_run(const char *const *argv, const char *const *titles)
 {
     static const struct {
         const char *call;
         int err;
-        bool made; /* by each verb */
+        bool made; /* made by each verb */
     } calls[] = {{"malloc", ENOMEM, true},
                  {"open@custody", EIO, true},
                  {"open@counters", EIO, false},
@@ -204,9 +208,11 @@ static void told_run(const char *const *argv, const char *const *titles)
         for (uint64_t n = 1; n <= last; n += n < POSITIONS ? 1 : step) {
             snprintf(fault, sizeof fault, "%s:%u:%d", calls[i].call,
                      (unsigned)n, calls[i].err);
-            told(argv, fault, lines, titles);
+            if (sweep_takes())
+                told(argv, fault, lines, titles);
         }
     }
+    sweep_end(argv[1]);
 }
 
 Test(faults_look, what_could_not_be_looked_at_is_not_said_to_be_absent)

@@ -2,6 +2,7 @@
  * granted. */
 #include "tests/harness/harness.h"
 #include "tests/harness/internal.h"
+#include "tests/harness/sweep.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -153,4 +154,24 @@ Test(harness, a_sanitizer_report_is_found)
     harness_run("sh", "-c", "echo 'a.c:1: runtime error: overflow' >&2");
     cr_assert_not_null(processes_report());
     harness_run("sh", "-c", "rm $TEST_DIR/sh.*.err");
+}
+
+Test(harness, a_sweep_takes_one_position_in_seven_or_all)
+{
+    unsigned taken = 0;
+
+    /* scripts/run-tests counts what sweeps print. */
+    cr_assert_not_null(freopen("/dev/null", "w", stderr));
+    unsetenv("MQW_TEST_WHOLE");
+    for (int i = 0; i < 3 * SWEEP_DAYS; i++)
+        taken += sweep_takes();
+    cr_assert_eq(taken, 3);
+    sweep_end("positions");
+    cr_assert_eq(sweep_share("tries", 100), 14);
+    cr_assert_eq(sweep_share("tries", 3), 1);
+    setenv("MQW_TEST_WHOLE", "1", 1);
+    for (int i = 0; i < 3 * SWEEP_DAYS; i++)
+        cr_assert(sweep_takes());
+    sweep_end("positions");
+    cr_assert_eq(sweep_share("tries", 100), 100);
 }

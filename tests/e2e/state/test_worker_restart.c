@@ -1,6 +1,7 @@
 /* test_worker_restart.c - mqworker: files removed at random moments under a
  * worker with retries, delayed messages and handlers at work */
 #include "tests/harness/harness.h"
+#include "tests/harness/sweep.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -94,16 +95,16 @@ static void runs_audit(unsigned sent)
     free(ends);
 }
 
-Test(worker_restart, fifty_removals_lose_nothing_and_stop_it_for_seconds)
+Test(worker_restart, removals_lose_nothing_and_stop_it_for_seconds)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(
         q, "-c", "4", "--backoff", "50ms", "--grace", "10s", HANDLER);
+    unsigned sent = 0, rounds = sweep_share("removals", ROUNDS);
     char text[32];
-    unsigned sent = 0;
 
     harness_wait_log(w, "event=started", 10000);
-    for (size_t round = 1; round <= ROUNDS; round++) {
+    for (size_t round = 1; round <= rounds; round++) {
         const char *command = removals[random_below(5)];
         size_t starts = harness_log_count(w, "event=started queue=");
 

@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "tests/harness/sweep.h"
 #include "tests/unit/cli/hidden_fixture.h"
 
 #define LINE_ROOM 8192
@@ -378,9 +379,10 @@ static void line_check(const char *line, size_t size)
 Test(log, any_bytes_give_one_valid_line_that_says_them_all)
 {
     uint64_t state = seed_take();
+    unsigned rounds = sweep_share("random values", ROUNDS);
     char bytes[512], undone[512];
     capture();
-    for (int i = 0; i < ROUNDS; i++) {
+    for (; rounds > 0; rounds--) {
         size_t n = random_bytes(&state, bytes, sizeof bytes), size;
         log_setup(LOG_INFO, LOG_TEXT);
         log_info("e", F_BYTES("v", bytes, n));

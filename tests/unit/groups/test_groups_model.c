@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/harness/sweep.h"
 #include "tests/unit/groups/groups_check.h"
 
 #define KEYS    12
@@ -731,6 +732,8 @@ Test(groups_model, does_what_a_dumb_model_does, .timeout = 300)
 {
     const char *given = getenv("MQW_SEED"), *ops = getenv("MQW_OPS");
     static const unsigned quanta[] = {1, 2, 3, 10};
+    unsigned long all =
+        ops ? strtoul(ops, NULL, 10) : sweep_share("random operations", OPS);
 
     seed = given ? strtoull(given, NULL, 10)
                  : (unsigned long long)getpid() << 32 |
@@ -740,6 +743,6 @@ Test(groups_model, does_what_a_dumb_model_does, .timeout = 300)
     for (unsigned q = 0; q < 2 * sizeof quanta / sizeof *quanta; q++) {
         quantum = quanta[q / 2];
         keep_front = q % 2;
-        run((ops ? strtoul(ops, NULL, 10) : OPS) / 8);
+        run(all / 8);
     }
 }

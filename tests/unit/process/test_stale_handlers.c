@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/harness/sweep.h"
 #include "worker/process/environment.h"
 #include "worker/process/leftovers.h"
 #include "worker/process/process.h"
@@ -301,6 +302,7 @@ Test(leftover, mark_at_the_end_of_a_large_environment_is_found)
 Test(leftover, process_in_the_middle_of_execve_is_found)
 {
     char script[64], start[80], text[128];
+    unsigned rounds;
     bool gone;
     int fd;
 
@@ -312,13 +314,14 @@ Test(leftover, process_in_the_middle_of_execve_is_found)
     cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
     snprintf(start, sizeof start, "exec %s", script);
-    for (int i = 0; i < 200; i++) {
+    rounds = sweep_share("searches during execve", 200);
+    for (unsigned i = 0; i < rounds; i++) {
         struct tree t = tree_of(start, 7);
 
         stale_handlers_kill(nonce, &(struct stale_handler){.mark = 7}, 1);
         gone = is_gone(&t, LIMIT_MS);
         kill(-t.pid, SIGKILL); /* or it would run for ever */
-        cr_assert(gone, "it was not found in round %d", i);
+        cr_assert(gone, "it was not found in round %u", i);
         tree_reap(&t, "a process in execve");
     }
     unlink(script);

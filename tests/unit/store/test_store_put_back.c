@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tests/harness/sweep.h"
 #include "tests/fixtures/store_fixture.h"
 
 TestSuite(store_put_back, .init = fixture_init, .fini = fixture_fini);
@@ -176,7 +177,8 @@ Test(store_put_back, under_load_no_row_is_missing)
 
     for (int i = 0; i < 4; i++)
         pthread_create(&thread[i], NULL, i < 3 ? writer : reader, &load);
-    for (int i = 0; i < 10; i++) {
+    for (unsigned n = sweep_share("files put back under load", 14); n > 0;
+         n--) {
         uint64_t seq = atomic_load(&load.seq);
 
         while (atomic_load(&load.seq) < seq + 20)
