@@ -144,53 +144,13 @@ static const char *state_path(const char *queue, const char *file)
     return harness_path("%s%s/%s", harness_state_dir(), queue, file);
 }
 
-/* slots_busy - read from the custody file, as docs/formats/custody.md says */
-static unsigned slots_busy(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    uint64_t stride = 0;
-    uint32_t slots = 0;
-    unsigned char state = 0;
-    unsigned busy = 0;
-
-    cr_assert_geq(fd, 0);
-    cr_assert_eq(pread(fd, &stride, sizeof stride, 32), sizeof stride);
-    cr_assert_eq(pread(fd, &slots, sizeof slots, 56), sizeof slots);
-    for (uint32_t i = 0; i < slots; i++) {
-        cr_assert_eq(pread(fd, &state, 1, (off_t)(4096 + stride * i)), 1);
-        busy += state != 0;
-    }
-    close(fd);
-    return busy;
-}
-
-/* store_number - one value from the store */
-static long long store_number(const char *path, const char *sql)
-{
-    sqlite3 *db;
-    sqlite3_stmt *st;
-    long long value = -1;
-
-    cr_assert_eq(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL),
-                 SQLITE_OK);
-    sqlite3_busy_timeout(db, 10000);
-    cr_assert_eq(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
-    if (sqlite3_step(st) == SQLITE_ROW)
-        value = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    sqlite3_close(db);
-    return value;
-}
-
-/* all_settled - nothing in the queue, in flight, or waiting */
+/* Return true if no message is in the queue, in flight or waiting. */
 static bool all_settled(const char *queue)
 {
-    return harness_queue_length(queue) == 0 &&
-           slots_busy(harness_custody(queue)) == 0 &&
-           store_number(state_path(queue, "store.db"),
-                        "SELECT count(*) FROM messages WHERE state < 3") == 0 &&
-           slots_busy(harness_custody(queue)) == 0 &&
-           harness_queue_length(queue) == 0;
+    return harness_queue_length(queue) == 0 && harness_busy_slots(queue) == 0 &&
+           harness_sql(queue,
+                       "SELECT count(*) FROM messages WHERE state < 3") == 0 &&
+           harness_busy_slots(queue) == 0 && harness_queue_length(queue) == 0;
 }
 
 /* ---- notes ---- */

@@ -137,9 +137,9 @@ static bool none_in_flight(void)
     return busy_slot(&word) < 0;
 }
 
-/* restarted - a worker over the restored file; it has dealt with it once it
- * says that it has started and no slot is in use */
-static struct harness_process *restarted(const char *crashes)
+/* Start a worker over the restored file. It has recovered when it has logged
+ * "started" and no slot is in use. */
+static struct harness_process *worker_over_restored(const char *crashes)
 {
     struct harness_process *w;
 
@@ -175,10 +175,11 @@ Test(windows, failure_that_is_stored_is_not_run_again_from_its_slot)
     harness_write("go-1", "1", 1);
     harness_until(none_in_flight(), LIMIT);
     harness_kill(w);
-    w = restarted("3");
+    w = worker_over_restored("3");
     harness_until(none_in_flight(), LIMIT);
-    cr_assert_eq(stored(WAITING), 1);
-    cr_assert_eq(stored("SELECT attempts * 10 + crashes FROM messages"), 10);
+    cr_assert_eq(harness_sql(queue, WAITING), 1);
+    cr_assert_eq(
+        harness_sql(queue, "SELECT attempts * 10 + crashes FROM messages"), 10);
     harness_stop(w, LIMIT);
     cr_assert_eq(harness_lines("runs"), 1);
 }
@@ -188,10 +189,10 @@ Test(windows, message_that_died_is_one_letter)
     struct harness_process *w;
 
     run_to(1, "65");
-    w = restarted("3");
+    w = worker_over_restored("3");
     harness_until(none_in_flight(), LIMIT);
-    cr_assert_eq(stored(ROWS), 1);
-    cr_assert_eq(stored(LETTERS), 1);
+    cr_assert_eq(harness_sql(queue, ROWS), 1);
+    cr_assert_eq(harness_sql(queue, LETTERS), 1);
     harness_stop(w, LIMIT);
     cr_assert_eq(harness_lines("runs"), 1);
 }
@@ -201,9 +202,9 @@ Test(windows, retry_that_was_done_is_not_run_again)
     struct harness_process *w;
 
     run_to(2, "0");
-    w = restarted("3");
+    w = worker_over_restored("3");
     harness_until(none_in_flight(), LIMIT);
-    cr_assert_eq(stored(ROWS), 0);
+    cr_assert_eq(harness_sql(queue, ROWS), 0);
     harness_stop(w, LIMIT);
     cr_assert_eq(harness_lines("runs"), 2);
 }
@@ -212,12 +213,12 @@ Test(windows, retry_that_failed_again_counts_once)
 {
     struct harness_process *w;
 
-    run_to(3, "1"); /* the last of three */
-    w = restarted("3");
+    run_to(3, "1"); /* the last of three attempts */
+    w = worker_over_restored("3");
     harness_until(none_in_flight(), LIMIT);
-    cr_assert_eq(stored(LETTERS), 1);
-    cr_assert_eq(stored("SELECT attempts FROM messages"), 3);
-    cr_assert_eq(stored("SELECT count(*) FROM attempts"), 3);
+    cr_assert_eq(harness_sql(queue, LETTERS), 1);
+    cr_assert_eq(harness_sql(queue, "SELECT attempts FROM messages"), 3);
+    cr_assert_eq(harness_sql(queue, "SELECT count(*) FROM attempts"), 3);
     harness_stop(w, LIMIT);
     cr_assert_eq(harness_lines("runs"), 3);
 }
@@ -227,12 +228,12 @@ Test(windows, message_that_was_done_is_repeated_and_says_so)
     struct harness_process *w;
 
     run_to(1, "0");
-    w = restarted("3");
+    w = worker_over_restored("3");
     harness_until_lines("runs", 2, LIMIT);
     harness_until(none_in_flight(), LIMIT);
     harness_stop(w, LIMIT);
     cr_assert_str_eq(harness_read("runs", NULL), "1 0 message\n1 1 message\n");
-    cr_assert_eq(stored(ROWS), 0);
+    cr_assert_eq(harness_sql(queue, ROWS), 0);
 }
 
 Test(windows, recovery_killed_before_the_burial_does_not_run_it_once_more)
@@ -245,14 +246,14 @@ Test(windows, recovery_killed_before_the_burial_does_not_run_it_once_more)
     restore();
     at = busy_slot(&word);
     cr_assert_eq(word & 0xff, RUNNING);
-    /* HELD, redelivered, 2 crashes: that is what slot_crashed had written. */
+    /* HELD, redelivered, 2 crashes: what slot_crashed has written by then. */
     word = (word & ~UINT64_C(0xffffffff)) | 2 << 16 | 1 << 8 | HELD;
     patch(at, &word, sizeof word);
     w = worker("1h", "2");
     harness_wait_log(w, "event=started", LIMIT);
     harness_until(none_in_flight(), LIMIT);
     harness_stop(w, LIMIT);
-    cr_assert_eq(stored(LETTERS), 1);
+    cr_assert_eq(harness_sql(queue, LETTERS), 1);
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
@@ -276,7 +277,7 @@ Test(windows, power_cut_makes_a_letter_of_what_was_in_flight)
     harness_wait_log(w, "event=started", LIMIT);
     harness_until(none_in_flight(), LIMIT);
     harness_stop(w, LIMIT);
-    cr_assert_eq(stored(LETTERS), 1);
+    cr_assert_eq(harness_sql(queue, LETTERS), 1);
     cr_assert_eq(harness_lines("runs"), 1,
                  "it may be damaged: it does not run");
 }
@@ -294,7 +295,7 @@ Test(windows, power_cut_does_not_bury_a_retry_that_is_in_the_store)
     harness_write("go-2", "0", 1);
     w = worker("1ms", "3");
     harness_until_lines("runs", 3, LIMIT);
-    harness_until(none_in_flight() && stored(ROWS) == 0, LIMIT);
+    harness_until(none_in_flight() && harness_sql(queue, ROWS) == 0, LIMIT);
     harness_stop(w, LIMIT);
     cr_assert(strstr(harness_read("runs", NULL), "\n2 1 message\n"));
 }

@@ -104,9 +104,11 @@ const char *harness_said(void);
 /* How often its threads gave up the processor, all together: a thread that is
  * woken does so once more. */
 long harness_switches(const struct harness_process *p);
-/* Wait until it has nothing left to do: its threads sleep, for longer than it
- * takes until a worker has told others of what it did last. -1: they never do,
- * as a sanitizer has one of its own; else harness_switches. */
+/* Return the processor time that it has used, in ticks of times(2). */
+long harness_ticks(const struct harness_process *p);
+/* Wait until its threads have slept for longer than a worker takes to publish
+ * what it did last. Return harness_switches; -1: a sanitizer's own thread never
+ * sleeps. */
 long harness_settled(const struct harness_process *p, unsigned limit_ms);
 /* SIGTERM, then harness_wait. */
 int harness_stop(struct harness_process *p, unsigned limit_ms);
@@ -155,7 +157,16 @@ size_t harness_lines_with(const char *path, const char *text);
  * then. False while there is none. */
 bool harness_next_line(const char *path, long *at, char *line, size_t room);
 
-/* ---- waiting: for the thing itself, never for time to pass ---- */
+/* ---- the state of a worker ---- */
+
+/* Run SQL on the queue's store. A SELECT returns the first value of the last
+ * row, or -1 if there is no row, no such table or no store. Any other statement
+ * must change a row; it returns -1. */
+long long harness_sql(const char *queue, const char *sql);
+/* Count the used slots in the custody file (docs/formats/custody.md). */
+unsigned harness_busy_slots(const char *queue);
+
+/* ---- waiting for an event, never for time to pass ---- */
 
 #define harness_until(condition, limit_ms)                  \
     do {                                                    \
@@ -191,6 +202,8 @@ void harness_here(const char *file, int line);
 #define harness_signal(...)    HARNESS_HERE_(harness_signal(__VA_ARGS__))
 #define harness_wait(...)      HARNESS_HERE_(harness_wait(__VA_ARGS__))
 #define harness_stop(...)      HARNESS_HERE_(harness_stop(__VA_ARGS__))
+#define harness_sql(...)       HARNESS_HERE_(harness_sql(__VA_ARGS__))
+#define harness_busy_slots(q)  HARNESS_HERE_(harness_busy_slots(q))
 #define harness_wait_log(...)  HARNESS_HERE_(harness_wait_log(__VA_ARGS__))
 #define harness_deadline(...)  HARNESS_HERE_(harness_deadline(__VA_ARGS__))
 #endif

@@ -365,8 +365,22 @@ long harness_switches(const struct harness_process *p)
     return atol(harness_run("sh", "-c", command).out);
 }
 
-/* runnable - whether a thread of it waits for the processor, or has it: on a
- * busy machine it gives nothing up, and is not done */
+long harness_ticks(const struct harness_process *p)
+{
+    const char *text =
+        harness_read(harness_path("/proc/%d/stat", (int)p->pid), NULL);
+    unsigned long user, system;
+
+    /* The name may contain blanks and brackets. */
+    if (sscanf(strrchr(text, ')') + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+               &system) != 2)
+        process_complain(p, "has no processor time");
+    return (long)(user + system);
+}
+
+/* Return true if a thread has or waits for a processor. On a busy machine such
+ * a thread gives up no processor although it is not finished. */
 static bool runnable(const struct harness_process *p)
 {
     char command[96];

@@ -3,7 +3,6 @@
 
 #include "tests/harness/turns.h"
 
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,42 +253,15 @@ size_t turns_distinct(void)
 
 /* ---- the store ---- */
 
-/* row_count - 0 while there is no table yet */
-static long long row_count(sqlite3 *db, const char *condition)
+long long turns_rows(const char *queue, const char *condition)
 {
     char text[256];
-    sqlite3_stmt *st = NULL;
     long long rows;
 
     snprintf(text, sizeof text, "SELECT count(*) FROM messages WHERE %s",
              condition);
-    sqlite3_busy_timeout(db, 10000);
-    if (sqlite3_prepare_v2(db, text, -1, &st, NULL) == SQLITE_ERROR)
-        return 0;
-    if (sqlite3_step(st) != SQLITE_ROW)
-        harness_fail("%s: %s", text, sqlite3_errmsg(db));
-    rows = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    return rows;
-}
-
-long long turns_rows(const char *queue, const char *condition)
-{
-    const char *path =
-        harness_path("%s%s/store.db", harness_state_dir(), queue);
-    sqlite3 *db = NULL;
-    long long rows;
-
-    if (!harness_exists(path))
-        return 0;
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
-        harness_fail("%s: %s", path, sqlite3_errmsg(db));
-    /* The last one to close would copy the -wal under a lock that keeps a
-     * worker from starting, for as long as the disk takes. */
-    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    rows = row_count(db, condition);
-    sqlite3_close(db);
-    return rows;
+    rows = harness_sql(queue, text);
+    return rows < 0 ? 0 : rows;
 }
 
 void turns_passed(const char *queue)

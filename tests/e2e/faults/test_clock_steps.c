@@ -304,18 +304,10 @@ Test(clock_steps, a_delay_is_not_longer_when_the_clock_is_set_between_two_runs)
     wait_check(2000);
 }
 
-/* another_boot - the store is as another run of the machine left it */
+/* Change the store as if another boot of the machine had left it. */
 static void another_boot(const char *q)
 {
-    sqlite3 *db;
-    cr_assert_eq(
-        sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q),
-                     &db),
-        SQLITE_OK);
-    cr_assert_eq(
-        sqlite3_exec(db, "UPDATE clock SET boot = 'another'", NULL, NULL, NULL),
-        SQLITE_OK, "%s", sqlite3_errmsg(db));
-    sqlite3_close(db);
+    harness_sql(q, "UPDATE clock SET boot = 'another'");
 }
 
 Test(clock_steps, after_a_restart_of_the_machine_nothing_waits_past_its_delay)

@@ -3,8 +3,6 @@
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
 
-#include <sqlite3.h>
-
 TestSuite(faults_letters, .init = faults_init, .fini = harness_fini);
 
 #define DIES "--", "sh", "-c", "exit 65"
@@ -95,17 +93,11 @@ Test(faults_letters, those_on_their_way_when_the_machine_went_down_are_recalled)
                      .status,
                  0);
     cr_assert_gt(harness_receive(q, buf, sizeof buf, NULL), 0);
-    sqlite3 *db;
-    const char *store = harness_path("%s%s/store.db", harness_state_dir(), q);
-    cr_assert_eq(sqlite3_open(store, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "UPDATE messages SET boot = 'another'", NULL,
-                              NULL, NULL),
-                 SQLITE_OK);
-    sqlite3_close(db);
+    harness_sql(q, "UPDATE messages SET boot = 'another'");
     struct harness_process *w = worker_start(q, dead);
     harness_wait_log(w, "event=letters_not_recalled", 10000);
     harness_wait_log(w, "event=letters_recalled", 10000);
-    next_check(dead, "one"); /* as any other letter */
+    next_check(dead, "one"); /* moved like any other letter */
     letters_left(q, 0);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }

@@ -161,14 +161,9 @@ Test(replay, each_replay_has_a_token_of_its_own)
 Test(replay, what_was_sent_in_another_boot_is_on_its_way_no_more)
 {
     const char *q = three_letters();
-    sqlite3 *db;
     good(dlq("replay", q, "1"));
     take(q, NULL);
-    sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q), &db);
-    cr_assert_eq(sqlite3_exec(db, "UPDATE messages SET boot = 'another'", NULL,
-                              NULL, NULL),
-                 SQLITE_OK);
-    sqlite3_close(db);
+    harness_sql(q, "UPDATE messages SET boot = 'another'");
     has(dlq_out("replay", q, "1"), "1 of 1 letter sent");
 }
 

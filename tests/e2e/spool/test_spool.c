@@ -54,7 +54,7 @@ static int64_t ask(const char *queue, const char *sql)
 
 static int64_t spooled(const char *queue)
 {
-    return ask(queue, "SELECT count(*) FROM spool");
+    return harness_sql(queue, "SELECT count(*) FROM spool");
 }
 
 static void send_number(const char *queue, int n, unsigned priority)
@@ -140,10 +140,11 @@ Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
     cr_assert(harness_wait(w, 30000) == 0);
     cr_assert(harness_queue_length(q) == 0);
     cr_assert(harness_lines("out") + (size_t)spooled(q) == 51);
-    cr_assert(ask(q, "SELECT boot IS NULL FROM spool_state") == 1);
+    cr_assert(harness_sql(q, "SELECT boot IS NULL FROM spool_state") == 1);
     left_logged(w, "event=stopped", 0, spooled(q));
     left = spooled(q);
-    w = harness_worker(q, "-c", "1", "--", gated()); /* also one without it */
+    /* Also a worker without it */
+    w = harness_worker(q, "-c", "1", "--", gated());
     left_logged(w, "event=started", 0, left);
     harness_until_lines("out", 51, 30000);
     cr_assert(harness_lines_with("out", " 1") == 0, "none was a repeat");
@@ -203,8 +204,9 @@ Test(spool, one_that_fails_waits_and_dies_as_without_a_spool)
     harness_until_lines("out", 2, 20000);
     cr_assert(harness_stop(w, 10000) == 0);
     cr_assert(spooled(q) == 0);
-    cr_assert(ask(q, "SELECT count(*) FROM messages") == 1);
-    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 3") == 1);
+    cr_assert(harness_sql(q, "SELECT count(*) FROM messages") == 1);
+    cr_assert(harness_sql(q, "SELECT count(*) FROM messages WHERE state = 3") ==
+              1);
 }
 
 /* Rows of the spool while the only message runs. */
@@ -291,7 +293,7 @@ Test(spool, a_stop_names_what_a_full_spool_leaves_in_the_queue)
     cr_assert(harness_log_count(w, "event=spool_left") == 0);
 }
 
-/* What the queue has then is moved as it would be while the worker runs. */
+/* The rest of the queue is moved to the spool as in a running worker. */
 Test(spool, a_stop_that_empties_the_queue_has_a_delayed_one_wait_for_its_time)
 {
     const char *q = harness_queue(10, 256);
@@ -307,10 +309,12 @@ Test(spool, a_stop_that_empties_the_queue_has_a_delayed_one_wait_for_its_time)
     cr_assert(harness_wait(w, 30000) == 0);
     cr_assert(harness_queue_length(q) == 0);
     cr_assert(spooled(q) == 1);
-    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 1") == 1);
+    cr_assert(harness_sql(q, "SELECT count(*) FROM messages WHERE state = 1") ==
+              1);
     w = harness_worker(q, "--spool", "-c", "1", "--", gated());
     harness_until_lines("out", 2, 30000);
-    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 1") == 1);
+    cr_assert(harness_sql(q, "SELECT count(*) FROM messages WHERE state = 1") ==
+              1);
     cr_assert(harness_stop(w, 10000) == 0);
     cr_assert(harness_lines("out") == 2);
 }
@@ -360,8 +364,10 @@ Test(spool, what_is_larger_than_the_queue_takes_now_is_a_letter)
     mq_close(mq);
     w = harness_worker(q, "-c", "4", "--", gated());
     harness_until_lines("out", 2, 30000);
-    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 3") == 5);
-    cr_assert(ask(q, "SELECT min(length(data)) FROM messages") == sizeof large);
+    cr_assert(harness_sql(q, "SELECT count(*) FROM messages WHERE state = 3") ==
+              5);
+    cr_assert(harness_sql(q, "SELECT min(length(data)) FROM messages") ==
+              sizeof large);
     cr_assert(harness_stop(w, 10000) == 0);
     cr_assert(spooled(q) == 0);
 }
@@ -448,14 +454,15 @@ Test(spool, a_letter_that_is_sent_again_leaves_nothing_in_it)
         harness_script("dies", "[ -e open ] || exit 65\ntouch ran\n"));
 
     harness_send_text(q, "one");
-    harness_wait_letters(q, 1, 20000); /* it is said before it is there */
+    harness_wait_letters(q, 1, 20000); /* the log line comes before the
+                                        * letter */
     open_gate();
     cr_assert(harness_run("mqdlq", "replay", "--state-dir", harness_state_dir(),
                           "--all", q)
                   .status == 0);
     harness_until(harness_exists("ran"), 20000);
     cr_assert(harness_stop(w, 10000) == 0);
-    cr_assert(ask(q, "SELECT count(*) FROM messages") == 0);
+    cr_assert(harness_sql(q, "SELECT count(*) FROM messages") == 0);
     cr_assert(spooled(q) == 0);
 }
 

@@ -48,29 +48,8 @@ static const char *custody(void)
     return harness_custody(queue);
 }
 
-/* busy_slots - those that are not FREE */
-static unsigned busy_slots(void)
-{
-    int fd = open(custody(), O_RDONLY | O_CLOEXEC);
-    unsigned busy = 0;
-    uint64_t stride, word;
-    uint32_t slots;
-
-    cr_assert_geq(fd, 0, "%s", custody());
-    cr_assert_eq(pread(fd, &stride, sizeof stride, AT_STRIDE), sizeof stride);
-    cr_assert_eq(pread(fd, &slots, sizeof slots, AT_NUMBER), sizeof slots);
-    for (uint32_t i = 0; i < slots; i++) {
-        cr_assert_eq(
-            pread(fd, &word, sizeof word, (off_t)(AT_SLOT + stride * i)),
-            sizeof word);
-        busy += word != 0;
-    }
-    close(fd);
-    return busy;
-}
-
-/* stops_with_kept - it ends well, says that it kept so many, and custody, which
- * is then removed, is empty */
+/* Check that the worker exits with 0 and logs that it kept so many messages,
+ * and that custody is empty; then remove custody. */
 static void stops_with_kept(struct harness_process *w, unsigned kept)
 {
     char want[64];
@@ -82,11 +61,11 @@ static void stops_with_kept(struct harness_process *w, unsigned kept)
     cr_assert(!kept || harness_log_count(w, want) == 1, "%s",
               harness_stderr(w, NULL));
     cr_assert_eq(harness_log_count(w, "event=unfinished"), kept);
-    cr_assert_eq(busy_slots(), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_busy_slots(queue), 0, "%s", harness_stderr(w, NULL));
     cr_assert_eq(unlink(custody()), 0);
 }
 
-/* run_alone - one message at a time, until all is done */
+/* Run one message at a time until all are done. */
 static void run_alone(void)
 {
     struct harness_process *w =
@@ -98,7 +77,7 @@ static void run_alone(void)
                  "nothing of it is missed: %s", harness_stderr(w, NULL));
     cr_assert_eq(turns_rows(queue, TURNS_ANY), 0, "%s",
                  harness_stderr(w, NULL));
-    cr_assert_eq(busy_slots(), 0);
+    cr_assert_eq(harness_busy_slots(queue), 0);
 }
 
 /* runs_check - of each run the attempt, the mark and the body, in order */
@@ -300,7 +279,7 @@ Test(kept, what_waits_behind_a_bounded_run_is_kept)
     struct harness_process *w =
         harness_worker(queue, "-c", "1", "--max-deliveries", "1", "--", TURN);
     cr_assert_eq(harness_wait(w, LIMIT), 0);
-    cr_assert_eq(busy_slots(), 0);
+    cr_assert_eq(harness_busy_slots(queue), 0);
     cr_assert_eq(unlink(custody()), 0);
     ends_in_order("continue", "0.3 ", "0.0 0.1 0.2 0.3 ");
 }
@@ -370,7 +349,7 @@ Test(kept, a_full_disk_leaves_them_in_custody_and_says_so)
     cr_assert(strstr(line, "count=2"), "%s", line);
     cr_assert(strstr(line, "free some space"), "%s", line);
     cr_assert_eq(harness_log_count(w, "event=kept"), 0);
-    cr_assert_eq(busy_slots(), 2);
+    cr_assert_eq(harness_busy_slots(queue), 2);
     disk_free();
     run_alone();
     runs_check("a/1/1 b/1/1 ");

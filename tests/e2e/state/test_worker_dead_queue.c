@@ -220,9 +220,9 @@ static void group_send(const char *q, const char *body)
     harness_send_text(q, text);
 }
 
-/* Kill a worker as a message of group g ran and a letter of that group, which
- * was sent again, waited behind it. Then recall the letter, as a start does
- * whose queue is another one. */
+/* Kill a worker while a message of group g runs and a replayed letter of that
+ * group waits behind it. Then recall the letter, as a start with another queue
+ * does. */
 static void slot_letter(const char *q)
 {
     struct harness_process *w = harness_worker(
@@ -240,7 +240,7 @@ static void slot_letter(const char *q)
     harness_send_text(q, "last"); /* received after the letter */
     harness_wait_log(w, "event=done", 10000);
     harness_kill(w);
-    store_run(q, "UPDATE messages SET state = 3 WHERE state = 4");
+    harness_sql(q, "UPDATE messages SET state = 3 WHERE state = 4");
 }
 
 /* The head ran alone and is buried at the start. Letters are moved in order of

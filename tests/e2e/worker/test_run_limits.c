@@ -384,19 +384,10 @@ Test(bounds, a_long_handler_is_not_idle_time)
     cr_assert_geq(ended_ms - spans[0].end_ns / 1000000, 300);
 }
 
-/* Let all that waits in the store be due. */
+/* Make all waiting messages due. */
 static void all_due(const char *q)
 {
-    sqlite3 *db;
-    cr_assert_eq(
-        sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q),
-                     &db),
-        SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db,
-                              "UPDATE messages SET due_ns = 1 WHERE state = 1",
-                              NULL, NULL, NULL),
-                 SQLITE_OK, "%s", sqlite3_errmsg(db));
-    sqlite3_close(db);
+    harness_sql(q, "UPDATE messages SET due_ns = 1 WHERE state = 1");
 }
 
 Test(bounds, retries_that_wait_are_left_to_the_next_run)

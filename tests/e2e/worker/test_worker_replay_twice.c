@@ -26,11 +26,11 @@ TestSuite(replay_twice, .init = harness_init, .fini = harness_fini);
 #define mqdlq(verb, ...) \
     harness_run("mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
 
-/* Notes that it begins, what it has and whether that is a repeat; waits for a
- * file; ends with what that says. */
+/* A handler that notes its attempt, mark and body, waits for the file "go" and
+ * exits with the status in it. */
 #define GATED                                                  \
     "echo begin $MQW_ATTEMPT $MQW_REDELIVERED $(cat) >>runs\n" \
-    "until [ -e go ]; do sleep 0.01; done\n"                   \
+    "until [ -s go ]; do sleep 0.01; done\n"                   \
     "echo end >>runs\n"                                        \
     "exit $(cat go)\n"
 
@@ -126,7 +126,7 @@ Test(replay_twice, typed_again_while_it_runs_it_runs_once)
     dropped(w, 1);
     cr_assert(strstr(harness_stderr(w, NULL), "letter=1"));
     open_gate("0");
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
 }
@@ -146,7 +146,7 @@ Test(replay_twice, sent_again_while_the_worker_is_paused_it_runs_once)
     cr_assert_eq(harness_queue_length(q), 2);
     harness_signal(w, SIGCONT);
     dropped(w, 1);
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
 }
@@ -159,7 +159,7 @@ Test(replay_twice, a_copy_that_comes_when_the_letter_is_done_is_dropped)
     open_gate("0");
     struct harness_process *w = gated("--backoff", "1s");
     copy_send();
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     copy_send();
     copy_send();
     dropped(w, 2);
@@ -175,12 +175,14 @@ Test(replay_twice, a_copy_that_comes_while_it_waits_for_its_retry_is_dropped)
     open_gate("1");
     struct harness_process *w = gated("--backoff", "1h");
     copy_send();
-    harness_until(sql("SELECT count(*) FROM messages WHERE state = 1"), LIMIT);
+    harness_until(
+        harness_sql(q, "SELECT count(*) FROM messages WHERE state = 1") > 0,
+        LIMIT);
     copy_send();
     dropped(w, 1);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
-    cr_assert_eq(sql("SELECT count(*) FROM messages"), 1);
+    cr_assert_eq(harness_sql(q, "SELECT count(*) FROM messages"), 1);
 }
 
 Test(replay_twice, a_copy_of_a_letter_that_died_again_makes_no_second_letter)
@@ -191,14 +193,16 @@ Test(replay_twice, a_copy_of_a_letter_that_died_again_makes_no_second_letter)
     open_gate("65");
     struct harness_process *w = gated("--backoff", "1s");
     copy_send();
-    harness_until(sql("SELECT count(*) FROM messages WHERE state = 3"), LIMIT);
+    harness_until(
+        harness_sql(q, "SELECT count(*) FROM messages WHERE state = 3") > 0,
+        LIMIT);
     copy_send();
     dropped(w, 1);
     open_gate("0");
     cr_assert_eq(mqdlq("replay", q, "1").status, 0, "it can be sent anew");
     copy_send();
     dropped(w, 2);
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL),
                      "begin 1 0 pay\nend\nbegin 1 0 pay\nend\n");
@@ -210,11 +214,12 @@ Test(replay_twice, of_many_copies_on_many_threads_one_runs)
     letter("MQW/1\ngroup: a\n\npay");
     copy_take();
     struct harness_process *w = gated("--backoff", "1s");
-    for (int i = 0; i < 40; i++) /* the queue holds 10: it takes them */
+    for (int i = 0; i < 40; i++) /* more than the queue holds: the worker takes
+                                  * them */
         copy_send();
     dropped(w, 39);
     open_gate("0");
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
 }
@@ -229,7 +234,7 @@ Test(replay_twice, a_drop_is_counted_as_discarded)
     copy_send();
     copy_send();
     dropped(w, 1);
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     struct harness_result r =
         harness_run("mqctl", "metrics", "--state-dir", harness_state_dir());
     const char *total = strstr(r.out, "\nmqworker_discarded_total{");
@@ -255,26 +260,26 @@ Test(replay_twice, a_kill_with_a_copy_in_the_queue_leaves_one_run_at_a_time)
     dropped(w, 1);
     harness_until_lines("runs", 2, LIMIT);
     open_gate("0");
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL),
                      "begin 1 0 pay\nbegin 1 1 pay\nend\n");
 }
 
-/* Both are in slots when the worker is killed, and the one that is not linked
- * to the letter was received first. It got there while its token was not in the
- * store, which stands for a store that could not be read. */
+/* Both copies are in slots when the worker is killed, and the one received
+ * first is not linked to the letter. It was received while its token was
+ * missing from the store, as if the store could not be read. */
 Test(replay_twice, a_kill_with_both_copies_in_slots_leaves_one)
 {
     start();
     letter("pay");
     copy_take();
     struct harness_process *w = gated("--backoff", "1s");
-    sql("UPDATE replays SET row = 1000");
+    harness_sql(q, "UPDATE replays SET row = 1000");
     copy_send();
     harness_until_lines("runs", 1, LIMIT);
     cr_assert_eq(harness_log_count(w, "event=letter_unknown "), 1);
-    sql("UPDATE replays SET row = 1");
+    harness_sql(q, "UPDATE replays SET row = 1");
     copy_send();
     harness_until_lines("runs", 2, LIMIT);
     harness_kill(w);
@@ -282,7 +287,7 @@ Test(replay_twice, a_kill_with_both_copies_in_slots_leaves_one)
     dropped(w, 1);
     harness_until_lines("runs", 3, LIMIT);
     open_gate("0");
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL),
                      "begin 1 1 pay\nbegin 1 0 pay\nbegin 1 1 pay\nend\n");
@@ -377,9 +382,10 @@ Test(replay_twice, nor_while_it_is_on_its_way)
              l.id, l.row);
     forge(text);
     harness_until_lines("runs", 2, LIMIT);
-    cr_assert_eq(sql("SELECT count(*) FROM messages WHERE state = 4"), 1);
+    cr_assert_eq(
+        harness_sql(q, "SELECT count(*) FROM messages WHERE state = 4"), 1);
     copy_send();
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_str_eq(harness_read("runs", NULL),
                      "begin 1 1 forged body\nend\n"
@@ -410,8 +416,8 @@ Test(replay_twice, nor_let_its_group_go_on)
                      "begin 1 0 behind it\nend\n");
 }
 
-/* What is stored has the header that it came with: as a row of the store it has
- * a number, which can be guessed, too. */
+/* A stored message keeps its header. The number of its row can be guessed, so a
+ * forged header may name the message's own row. */
 Test(replay_twice, nor_pass_its_group_by_way_of_the_store)
 {
     char text[256];
@@ -425,8 +431,10 @@ Test(replay_twice, nor_pass_its_group_by_way_of_the_store)
              "forged body",
              (long long)time(NULL) + 4);
     forge(text);
-    harness_until(sql("SELECT count(*) FROM messages WHERE row = 2"), LIMIT);
-    sleep(5); /* until it is due; that nothing runs cannot be waited for */
+    harness_until(
+        harness_sql(q, "SELECT count(*) FROM messages WHERE row = 2") > 0,
+        LIMIT);
+    sleep(5); /* It is due by then; that nothing runs cannot be waited for. */
     cr_assert_eq(harness_lines("runs"), 0);
     cr_assert_eq(mqdlq("replay", q, "1").status, 0);
     harness_until_lines("runs", 4, LIMIT);
@@ -453,7 +461,7 @@ Test(replay_twice, a_canary_that_is_done_lets_the_others_follow)
     struct harness_result r = mqdlq("replay", "--canary", "--all", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert(strstr(r.out, "3 of 3 letters sent"), "%s", r.out);
-    harness_until(sql(LETTERS) == 0, LIMIT);
+    harness_until(harness_sql(q, LETTERS) == 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_eq(harness_lines_with("runs", "begin 1 0 pay"), 3);
 }
