@@ -247,13 +247,21 @@ Test(clock_steps, what_has_a_time_runs_when_the_clock_is_set_past_it)
 Test(clock_steps, what_has_a_time_waits_for_it_when_the_clock_is_set_back)
 {
     const char *q = harness_queue(0, 0);
-    clock_set(HOUR);
     struct harness_process *w = worker(q, "-v", "--", SPAN, "0");
+    int runs = 0;
     harness_wait_log(w, "event=started", SOON_MS);
-    sent_at(q, 3, HOUR, 1);
-    harness_wait_log(w, "event=delayed", SOON_MS);
-    clock_set(0); /* from here on it is due in an hour */
-    /* A delay of 4 s ends when the other one would have been due. */
+    /* On a busy machine "a" may be due before the clock is set back. */
+    do {
+        (void)unlink(harness_path("spans"));
+        size_t delayed = harness_log_count(w, "event=delayed");
+        clock_set(HOUR);
+        sent_at(q, 3, HOUR, 1);
+        harness_until(harness_log_count(w, "event=delayed") > delayed ||
+                          harness_lines("spans") > 0,
+                      SOON_MS);
+        clock_set(0); /* now it is due in an hour */
+    } while (harness_lines("spans") > 0 && ++runs < 3);
+    /* The delay of 4 s ends after the time at which "a" would have been due. */
     send("--delay", "4s", q, "z");
     harness_until_lines("spans", 1, SOON_MS);
     cr_assert_eq(harness_lines_with("spans", " z"), 1, "it alone");

@@ -35,8 +35,18 @@ static inline const char *run_field(const char *line, const char *name)
     return at + strlen(key);
 }
 
-/* run_us - "1m2.5s" to microseconds; written anew, so that the worker's own
- * printing is checked as well */
+/* Return the time of a log line, in ms of its day. */
+static inline long run_line_ms(const char *line)
+{
+    int h, m, s, ms;
+    const char *at = strchr(line, 'T');
+    cr_assert_not_null(at, "%s", line);
+    cr_assert_eq(sscanf(at, "T%d:%d:%d.%dZ", &h, &m, &s, &ms), 4, "%s", line);
+    return ((h * 60L + m) * 60 + s) * 1000 + ms;
+}
+
+/* Convert a duration such as "1m2.5s" to microseconds. This does not use the
+ * worker's code, so that its printing is checked as well. */
 static inline uint64_t run_us(const char *text)
 {
     static const struct {

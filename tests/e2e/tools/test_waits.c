@@ -13,7 +13,11 @@ TestSuite(waits, .init = harness_init, .fini = harness_fini);
 
 #define STATE harness_state_dir()
 
-/* queue_full - of two messages */
+/* Programs mention a wait after a second. They must do so in one of so many
+ * runs, and not do so in a shorter wait, however busy the machine is. */
+#define RUNS 3
+
+/* Return a full queue of two messages. */
 static const char *queue_full(void)
 {
     const char *q = harness_queue(2, 256);
@@ -66,15 +70,21 @@ Test(waits, mqctl_says_after_a_second_what_it_waits_for_and_what_ends_that)
                    "echo >>began; until [ -e go ]; do sleep 0.01; done");
     struct harness_process *waits;
     struct harness_result r;
+    int runs = 0;
 
     ctl_send(q, "x");
     harness_until_lines("began", 1, SOON_MS);
-    r = ctl("drain", "--wait=3s", q);
-    cr_assert_eq(r.status, 75);
+    do {
+        r = ctl("drain", "--wait=3s", q);
+        cr_assert_eq(r.status, 75);
+    } while (!strstr(r.err, "waiting for worker") && ++runs < RUNS);
     cr_assert_not_null(strstr(r.err, "waiting for worker"), "%s", r.err);
     cr_assert_not_null(strstr(r.err, "mqctl quit"), "%s", r.err);
-    r = ctl("drain", "--wait=50ms", q);
-    cr_assert_eq(r.status, 75);
+    runs = 0;
+    do {
+        r = ctl("drain", "--wait=50ms", q);
+        cr_assert_eq(r.status, 75);
+    } while (strstr(r.err, "waiting for worker") && ++runs < RUNS);
     cr_assert_null(strstr(r.err, "waiting for worker"), "%s", r.err);
     waits = harness_program("mqctl", "drain", "--wait", "--state-dir",
                             harness_state_dir(), q);
@@ -121,16 +131,23 @@ Test(waits, a_second_stop_skips_the_grace)
 Test(waits, mqsend_with_a_limit_says_it_and_a_short_one_says_nothing)
 {
     const char *q = queue_full();
-    struct harness_result r = harness_run("mqsend", "--wait", "3500ms", q, "x");
+    struct harness_result r;
+    int runs = 0;
 
-    cr_assert_eq(r.status, 75);
+    do {
+        r = harness_run("mqsend", "--wait", "3500ms", q, "x");
+        cr_assert_eq(r.status, 75);
+    } while (!strstr(r.err, "waiting") && ++runs < RUNS);
     cr_assert(strstr(r.err, "waiting for room, up to 3s500ms") ||
                   strstr(r.err, "waiting for room, up to 3.5s") ||
                   strstr(r.err, "waiting for room, up to 3500ms"),
               "%s", r.err);
     cr_assert_null(strstr(r.err, "Ctrl-C"), "%s", r.err);
-    r = harness_run("mqsend", "--wait", "10ms", q, "x");
-    cr_assert_eq(r.status, 75);
+    runs = 0;
+    do {
+        r = harness_run("mqsend", "--wait", "10ms", q, "x");
+        cr_assert_eq(r.status, 75);
+    } while (strstr(r.err, "waiting") && ++runs < RUNS);
     cr_assert_null(strstr(r.err, "waiting"), "%s", r.err);
 }
 
@@ -179,8 +196,7 @@ Test(waits, a_canary_without_a_worker_says_what_it_waits_for)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A canary that is settled within the second is nothing to talk about. One of
- * three is, however busy the machine. */
+/* A canary that is settled within a second is not mentioned. */
 Test(waits, a_canary_with_a_quick_worker_says_nothing)
 {
     struct harness_result r;
@@ -194,7 +210,7 @@ Test(waits, a_canary_with_a_quick_worker_says_nothing)
                         "--all", q);
         cr_assert_eq(r.status, 0, "%s", r.err);
         cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    } while (strstr(r.err, "waiting") && ++runs < 3);
+    } while (strstr(r.err, "waiting") && ++runs < RUNS);
     cr_assert_null(strstr(r.err, "waiting"), "%s", r.err);
 }
 

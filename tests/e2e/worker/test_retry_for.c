@@ -2,6 +2,8 @@
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
 
+#include <unistd.h>
+
 TestSuite(retry_for, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
@@ -9,27 +11,35 @@ TestSuite(retry_for, .init = harness_init, .fini = harness_fini);
 
 Test(retry_for, the_first_failure_after_that_time_is_the_last)
 {
-    enum { LIMIT_MS = 3000 };
+    enum { LIMIT_MS = 3000, RUNS = 3 };
+    const struct run_span *s;
+    uint64_t sent_ms, dead_ms;
     size_t n;
-    const char *q = harness_queue(0, 0);
-    struct harness_process *w = harness_worker(
-        q, "--retry-for", "3s", "--max-attempts", "1000", "--backoff", "500ms",
-        "--jitter", "0", "--", SPAN, "0", "1");
-    harness_wait_log(w, "event=started", SOON_MS);
-    uint64_t sent_ms = harness_now_ms();
-    harness_send_text(q, "x");
-    harness_wait_log(w, "event=dead", 2 * SOON_MS);
-    uint64_t dead_ms = harness_now_ms();
-    const struct harness_letter *l = harness_wait_letters(q, 1, SOON_MS);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    const struct run_span *s = run_spans(&n);
-    cr_assert_str_eq(l->reason, "exhausted");
-    cr_assert_str_eq(l->error, "exit 1");
-    cr_assert_eq((size_t)l->attempts, n);
-    cr_assert_eq(l->history, n);
+    int runs = 0;
+    /* If the machine stood still, the first try may have been the last. */
+    do {
+        const char *q = harness_queue(0, 0);
+        (void)unlink(harness_path("spans"));
+        struct harness_process *w = harness_worker(
+            q, "--retry-for", "3s", "--max-attempts", "1000", "--backoff",
+            "500ms", "--jitter", "0", "--", SPAN, "0", "1");
+        harness_wait_log(w, "event=started", SOON_MS);
+        sent_ms = harness_now_ms();
+        harness_send_text(q, "x");
+        harness_wait_log(w, "event=dead", 2 * SOON_MS);
+        dead_ms = harness_now_ms();
+        const struct harness_letter *l = harness_wait_letters(q, 1, SOON_MS);
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+        s = run_spans(&n);
+        cr_assert_str_eq(l->reason, "exhausted");
+        cr_assert_str_eq(l->error, "exit 1");
+        cr_assert_eq((size_t)l->attempts, n);
+        cr_assert_eq(l->history, n);
+    } while (n < 2 && ++runs < RUNS);
     cr_assert_geq(n, 2);
     cr_assert_leq(n, 7, "every 500 ms for 3 s: %zu", n);
-    /* Received before the first start; counted at the end of each try. */
+    /* The age begins at receipt, before the first start, and is checked at the
+     * end of each try. */
     cr_assert_lt(s[n - 2].end_ns - s[0].start_ns, LIMIT_MS * NS_MS,
                  "one too many");
     cr_assert_geq(dead_ms - sent_ms, LIMIT_MS, "given up early");
@@ -52,12 +62,13 @@ Test(retry_for, an_old_message_still_runs_and_may_end_well)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    /* The second try comes long after its time is over. */
-    struct harness_process *w = harness_worker(
-        q, "--retry-for", "200ms", "--backoff", "500ms", "--jitter", "0",
-        "--max-deliveries", "2", "--", "sh", "-c", "[ $MQW_ATTEMPT = 2 ]");
+    struct harness_process *w =
+        harness_worker(q, "--retry-for", "1h", "--backoff", "1ms",
+                       "--max-deliveries", "1", "--", SPAN, "0", "1");
+    cr_assert_eq(run_end(w, SOON_MS).retried, 1);
+    w = harness_worker(q, "--retry-for", "1ms", "--max-deliveries", "1", "--",
+                       SPAN, "0");
     struct run_summary s = run_end(w, SOON_MS);
-    cr_assert_eq(s.retried, 1);
     cr_assert_eq(s.done, 1);
     cr_assert_eq(s.dead, 0);
 }
@@ -67,12 +78,12 @@ Test(retry_for, the_age_goes_on_while_no_worker_runs)
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w =
-        harness_worker(q, "--retry-for", "3s", "--backoff", "100ms", "--jitter",
-                       "0", "--max-deliveries", "1", "--", SPAN, "0", "1");
+        harness_worker(q, "--retry-for", "1h", "--backoff", "1ms",
+                       "--max-deliveries", "1", "--", SPAN, "0", "1");
     cr_assert_eq(run_end(w, SOON_MS).retried, 1);
-    run_nap(3100);
-    w = harness_worker(q, "--retry-for", "3s", "--exit-when-idle", "--", SPAN,
-                       "0", "1");
+    run_nap(1100);
+    w = harness_worker(q, "--retry-for", "1s", "--max-deliveries", "1", "--",
+                       SPAN, "0", "1");
     struct run_summary s = run_end(w, SOON_MS);
     cr_assert_eq(s.deliveries, 1);
     cr_assert_eq(s.retried, 0);
@@ -100,19 +111,23 @@ Test(retry_for, the_age_of_a_replayed_letter_starts_anew)
     struct harness_process *w =
         harness_worker(q, "--retry-for", "2s", "--max-attempts", "1000",
                        "--backoff", "100ms", "--", SPAN, "0", "1");
-    long long first = harness_wait_letters(q, 1, SOON_MS)->attempts;
-    cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
-                             harness_state_dir(), q, "--all")
-                     .status,
-                 0);
-    const struct harness_letter *l;
-    size_t letters;
-    harness_until((l = harness_letters(q, &letters), letters == 1) &&
-                      l->history > (size_t)first,
-                  2 * SOON_MS);
+    const struct harness_letter *l = harness_wait_letters(q, 1, SOON_MS);
+    size_t letters, before;
+    int runs = 0;
+    /* If the machine stood still, the first try may have been the last. */
+    do {
+        before = l->history;
+        cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
+                                 harness_state_dir(), q, "--all")
+                         .status,
+                     0);
+        harness_until((l = harness_letters(q, &letters), letters == 1) &&
+                          l->history > before,
+                      2 * SOON_MS);
+        cr_assert_eq(l->history, before + (size_t)l->attempts);
+    } while (l->attempts < 2 && ++runs < 3);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_geq(l->attempts, 2, "it was tried again, and again");
-    cr_assert_eq(l->history, (size_t)(first + l->attempts));
+    cr_assert_geq(l->attempts, 2, "no retry after the replay");
 }
 
 Test(retry_for, none_takes_the_limit_away_while_the_worker_runs)

@@ -3,10 +3,8 @@
 #include "tests/harness/disk.h"
 #include "tests/harness/letters.h"
 
-#include <dirent.h>
 #include <mqueue.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,24 +25,6 @@ static struct harness_process *endless(const char *q, const char *count)
     return harness_program("mqsend", "--repeat", count, q, "x");
 }
 
-/* cpu_us - time that all its threads spent on a processor */
-static uint64_t cpu_us(const struct harness_process *w)
-{
-    char path[64];
-    uint64_t sum = 0;
-    snprintf(path, sizeof path, "/proc/%d/task", (int)harness_pid(w));
-    DIR *dir = opendir(path);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        if (e->d_name[0] != '.')
-            sum += strtoull(
-                harness_read(harness_path("%s/%s/schedstat", path, e->d_name),
-                             NULL),
-                NULL, 10);
-    if (dir)
-        closedir(dir);
-    return sum / 1000;
-}
-
 /* ---- --run-for ---- */
 
 /* run_for - the end of a run with 300 ms a message, and always one more */
@@ -62,23 +42,31 @@ static struct run_summary run_for(const char *cap, const char *span)
     return s;
 }
 
-Test(bounds, run_for_5s_with_an_endless_queue_ends_between_3500_and_5000_ms)
+/* Return true if a run ended earlier or later than its handlers explain. It
+ * takes no message in the last two mean durations, and no mean is above the
+ * longest. It ends late only if a handler took longer than two means, which are
+ * 600 ms or more. */
+static bool run_for_missed(const struct run_summary *s, uint64_t span_us)
+{
+    return s->ran_us + 2 * s->longest_us < span_us ||
+           (s->ran_us > span_us && s->longest_us <= 600000);
+}
+
+Test(bounds, run_for_5s_with_an_endless_queue_ends_before_5_s)
 {
     struct run_summary s;
     size_t ran = 0;
-    bool early, late;
     int runs = 0;
     do {
         s = run_for("1", "5s");
-        early = s.ran_us < 3500000 || s.deliveries < 8;
-        late = s.ran_us > 5000000;
+        cr_assert_gt(s.deliveries, 0);
         cr_assert_eq(s.done, s.deliveries, "what ran was finished");
         cr_assert_eq(ran += (size_t)s.done, harness_lines("spans"));
         cr_assert_geq(s.mean_us, 300000);
         cr_assert_geq(s.longest_us, s.mean_us);
-    } while ((early || late) && ++runs < RUNS);
-    cr_assert_not(early, "%" PRIu64 " us, %ld", s.ran_us, s.deliveries);
-    cr_assert_not(late, "%" PRIu64 " us", s.ran_us);
+    } while (run_for_missed(&s, 5000000) && ++runs < RUNS);
+    cr_assert_lt(runs, RUNS, "ran %" PRIu64 " us, the longest %" PRIu64,
+                 s.ran_us, s.longest_us);
 }
 
 Test(bounds, run_for_with_8_at_once_ends_in_time_as_well)
@@ -88,26 +76,33 @@ Test(bounds, run_for_with_8_at_once_ends_in_time_as_well)
     do {
         s = run_for("8", "3s");
         cr_assert_eq(s.done, s.deliveries);
-    } while ((s.ran_us < 1500000 || s.ran_us > 3000000) && ++runs < RUNS);
-    cr_assert_geq(s.ran_us, 1500000);
-    cr_assert_leq(s.ran_us, 3000000);
+    } while (run_for_missed(&s, 3000000) && ++runs < RUNS);
+    cr_assert_lt(runs, RUNS, "ran %" PRIu64 " us, the longest %" PRIu64,
+                 s.ran_us, s.longest_us);
 }
 
 Test(bounds, only_handlers_that_have_ended_count_for_the_mean)
 {
     static const char *const bodies[] = {"2.2\n", "2.5\n", "2.5\n",
                                          "2.5\n", "2.2\n", "2.2\n"};
-    const char *q = harness_queue(0, 0);
-    for (size_t i = 0; i < 6; i++)
-        harness_send_text(q, bodies[i]);
-    /* When the first of four ends after 2.2 s, the mean is 2.2 s and not a
-     * quarter of it: twice that is not left of 4.5 s. */
-    struct harness_process *w = harness_worker(
-        q, "-c", "4", "--run-for", "4500ms", "--estimated-duration", "50ms",
-        "--tolerance-factor", "2", "--", "sh", "-c", "read b; sleep $b");
-    struct run_summary s = run_end(w, 10000);
-    cr_assert_str_eq(s.why, "run-for");
-    cr_assert_eq(s.deliveries, 4, "%ld", s.deliveries);
+    struct run_summary s;
+    int runs = 0;
+    /* When the first of four handlers ends after 2.2 s, the mean must be 2.2 s
+     * and not a quarter of it; less than twice that is left of 4.5 s. On a busy
+     * machine fewer than four may have started by then. */
+    do {
+        const char *q = harness_queue(0, 0);
+        for (size_t i = 0; i < 6; i++)
+            harness_send_text(q, bodies[i]);
+        s = run_end(harness_worker(q, "-c", "4", "--run-for", "4500ms",
+                                   "--estimated-duration", "50ms",
+                                   "--tolerance-factor", "2", "--", "sh", "-c",
+                                   "read b; sleep $b"),
+                    10000);
+        cr_assert_str_eq(s.why, "run-for");
+        cr_assert_leq(s.deliveries, 4);
+    } while (s.deliveries < 4 && ++runs < RUNS);
+    cr_assert_eq(s.deliveries, 4);
     cr_assert_eq(s.in_queue, 2);
 }
 
@@ -128,19 +123,18 @@ Test(bounds, run_for_with_an_empty_queue_waits)
     cr_assert_leq(s.ran_us, 2000000 + run_slow(300) * 1000);
 }
 
-Test(bounds, run_for_with_an_empty_queue_uses_no_processor)
+Test(bounds, run_for_with_an_empty_queue_wakes_nobody)
 {
+    long settled;
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         harness_worker(q, "-c", "4", "--run-for", "1h", "--", SPAN, "0");
     harness_wait_log(w, "event=started", SOON_MS);
-    if (harness_settled(w, 20000) < 0)
+    settled = harness_settled(w, 20000);
+    if (settled < 0)
         cr_skip_test("the thread sanitizer's own thread never sleeps");
-    uint64_t before = cpu_us(w);
-    cr_assert_gt(before, 0, "the measure works");
     run_nap(1200);
-    cr_assert_leq(cpu_us(w) - before, 2000, "us in 1.2 s: %" PRIu64,
-                  cpu_us(w) - before);
+    cr_assert_leq(harness_switches(w) - settled, 1);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -171,8 +165,11 @@ Test(bounds, an_empty_queue_is_waited_on_until_the_margin_of_the_mean)
 {
     const char *q = harness_queue(0, 0);
     struct run_summary s;
+    char late[8192];
     int runs = 0;
-    /* 1.5 s x 2 before 6 s is 3 s; the estimate would say 5.9 s. */
+    /* The run must end at 3 s: 6 s minus 2 x 1.5 s. With the estimate as the
+     * mean it would end at 5.9 s. A run that started slowly may take
+     * nothing. */
     do {
         harness_send_text(q, "x");
         s = run_end(harness_worker(
@@ -180,9 +177,12 @@ Test(bounds, an_empty_queue_is_waited_on_until_the_margin_of_the_mean)
                         "50ms", "--tolerance-factor", "2", "--", SPAN, "1500"),
                     10000);
         cr_assert_str_eq(s.why, "run-for");
-        cr_assert_eq(s.done, 1);
-        cr_assert_geq(s.ran_us + 2 * s.mean_us + 10000, 6000000, "early");
-    } while (s.ran_us > 5500000 && ++runs < RUNS);
+        if (s.done == 0)
+            cr_assert_geq(harness_receive(q, late, sizeof late, NULL), 0);
+        else
+            cr_assert_geq(s.ran_us + 2 * s.mean_us + 10000, 6000000, "early");
+    } while ((s.done == 0 || s.ran_us > 5500000) && ++runs < RUNS);
+    cr_assert_eq(s.done, 1);
     cr_assert_leq(s.ran_us, 5500000);
 }
 
@@ -351,22 +351,26 @@ Test(bounds, idle_for_300_ms_is_waited_for_and_not_much_longer)
 
 Test(bounds, a_message_within_the_idle_time_starts_the_count_anew)
 {
-    size_t n;
-    const char *q = harness_queue(0, 0);
-    struct harness_process *w =
-        harness_worker(q, "--exit-when-idle=2500ms", "--", SPAN, "0");
-    harness_wait_log(w, "event=started", SOON_MS);
-    for (int i = 1; i <= 4; i++) {
-        run_nap(650);
-        harness_send_text(q, "x");
-        harness_until_lines("spans", i, SOON_MS);
-    }
-    struct run_summary s = run_end(w, SOON_MS);
-    uint64_t ended_ms = harness_now_ms();
-    cr_assert_str_eq(s.why, "idle");
+    struct run_summary s;
+    uint64_t sent_ms, ended_ms;
+    int runs = 0;
+    /* If the machine stood still for 1.8 s, the run was idle for 2.5 s. */
+    do {
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w =
+            harness_worker(q, "--exit-when-idle=2500ms", "--", SPAN, "0");
+        harness_wait_log(w, "event=started", SOON_MS);
+        for (int i = 0; i < 4; i++) {
+            run_nap(650);
+            sent_ms = harness_now_ms();
+            harness_send_text(q, "x");
+        }
+        s = run_end(w, SOON_MS);
+        ended_ms = harness_now_ms();
+        cr_assert_str_eq(s.why, "idle");
+    } while (s.done != 4 && ++runs < RUNS);
     cr_assert_eq(s.done, 4);
-    const struct run_span *spans = run_spans(&n);
-    cr_assert_geq(ended_ms - spans[n - 1].end_ns / 1000000, 2500);
+    cr_assert_geq(ended_ms - sent_ms, 2500);
     cr_assert_geq(s.ran_us, 4 * 650000 + 2500000);
 }
 
@@ -675,20 +679,21 @@ Test(bounds, a_signal_ends_a_bounded_run_before_its_time)
     cr_assert_str_eq(run_end(w, SOON_MS).why, "signal");
 }
 
-/* While it is looked for, nothing is taken; what ran has ended all the same. */
+/* While the worker looks for its queue, it takes nothing, but handlers end. */
 Test(bounds, a_handler_that_ends_while_the_queue_is_missing_is_not_idle_time)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w =
         harness_worker(q, "-c", "2", "--no-create", "--exit-when-idle=1500ms",
-                       "--", "sh", "-c", UNTIL_GO);
-    harness_wait_log(w, "event=started", SOON_MS);
-    run_nap(1600); /* since the start it is more than the idle time */
+                       "--", "sh", "-c", "echo >>runs; " UNTIL_GO);
+    harness_until_lines("runs", 1, SOON_MS);
+    run_nap(1600); /* longer than the idle time */
     mq_unlink(q);
-    harness_wait_log(w, "event=trouble", SOON_MS); /* for a second */
-    harness_write("go", "", 0);
+    /* The worker looks again after a second */
+    harness_wait_log(w, "event=trouble", SOON_MS);
     uint64_t ends_ms = harness_now_ms();
+    harness_write("go", "", 0);
     struct run_summary s = run_end(w, SOON_MS);
     cr_assert_str_eq(s.why, "idle");
     cr_assert_eq(s.done, 1);

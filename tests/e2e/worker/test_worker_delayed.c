@@ -62,6 +62,15 @@ Test(worker_delayed, a_delayed_message_runs_when_it_is_due_and_not_before)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* Return how many messages wait in the store. */
+static long waiting(const char *q)
+{
+    struct harness_result r = harness_run(
+        "mqctl", "status", "--json", "--state-dir", harness_state_dir(), q);
+    const char *at = strstr(r.out, "\"waiting\":");
+    return at ? atol(at + strlen("\"waiting\":")) : -1;
+}
+
 Test(worker_delayed, it_waits_through_a_restart)
 {
     int runs = 0;
@@ -72,11 +81,13 @@ Test(worker_delayed, it_waits_through_a_restart)
         struct harness_process *w = harness_worker(q, WHEN);
         harness_until(harness_queue_length(q) == 0, 5000);
         cr_assert_eq(harness_stop(w, 5000), 0);
-        cr_assert_eq(harness_lines("when"), 0);
-        w = harness_worker(q, WHEN);
-        harness_until_lines("when", 1, 10000);
-        cr_assert_eq(harness_stop(w, 5000), 0);
-        late = when_late(4000);
+        late = harness_lines("when") > 0; /* too late for the restart */
+        if (!late) {
+            w = harness_worker(q, WHEN);
+            harness_until_lines("when", 1, 10000);
+            cr_assert_eq(harness_stop(w, 5000), 0);
+        }
+        late |= when_late(4000);
     } while (late && ++runs < RUNS);
     cr_assert(!late, "late three times");
 }
@@ -104,15 +115,22 @@ Test(worker_delayed, they_run_in_the_order_they_are_due)
     const char *q = harness_queue(0, 0);
     static const int delays[] = {400, 200, 300, 500, 100};
     struct harness_process *w = harness_worker(q, "-c", "1", "--", RECORD);
-    uint64_t now = wall_ns() + 3000 * NS_MS; /* all are there by then */
-    for (size_t i = 0; i < 5; i++) {
-        char message[128];
-        snprintf(message, sizeof message,
-                 "MQW/1\nnot-before: %" PRIu64 "\n\nd%d",
-                 now + (uint64_t)delays[i] * NS_MS, delays[i]);
-        harness_send_text(q, message);
-    }
-    harness_until_lines("runs", 5, 10000);
+    bool in_time;
+    int runs = 0;
+    do {
+        uint64_t now = wall_ns() + 3000 * NS_MS;
+        (void)unlink(harness_path("runs"));
+        for (size_t i = 0; i < 5; i++) {
+            char message[128];
+            snprintf(message, sizeof message,
+                     "MQW/1\nnot-before: %" PRIu64 "\n\nd%d",
+                     now + (uint64_t)delays[i] * NS_MS, delays[i]);
+            harness_send_text(q, message);
+        }
+        harness_until(waiting(q) == 5 || harness_lines("runs") > 0, 5000);
+        in_time = wall_ns() < now;
+        harness_until_lines("runs", 5, 10000);
+    } while (!in_time && ++runs < RUNS);
     cr_assert_eq(harness_stop(w, 5000), 0);
     const char *at = harness_read("runs", NULL);
     for (int delay = 100; delay <= 500; delay += 100) {
@@ -260,13 +278,19 @@ Test(worker_delayed, one_that_has_time_left_runs)
 Test(worker_delayed, one_that_expires_while_it_waits_is_dead)
 {
     const char *q = harness_queue(0, 0);
-    cr_assert_eq(
-        harness_run("mqsend", "--delay", "4s", "--ttl", "4001ms", q, "x")
-            .status,
-        0);
-    struct harness_process *w = harness_worker(q, "--", RECORD);
-    harness_until(harness_queue_length(q) == 0, 5000);
-    cr_assert_eq(harness_stop(w, 5000), 0);
+    struct harness_process *w;
+    int runs = 0;
+    /* On a busy machine the message may run before the worker is stopped. */
+    do {
+        (void)unlink(harness_path("runs"));
+        cr_assert_eq(
+            harness_run("mqsend", "--delay", "4s", "--ttl", "4001ms", q, "x")
+                .status,
+            0);
+        w = harness_worker(q, "--", RECORD);
+        harness_until(harness_queue_length(q) == 0, 5000);
+        cr_assert_eq(harness_stop(w, 5000), 0);
+    } while (harness_exists("runs") && ++runs < RUNS);
     uint64_t end = wall_ns() + 4002 * NS_MS;
     harness_until(wall_ns() > end, 10000);
     w = harness_worker(q, "--", RECORD);
@@ -301,15 +325,6 @@ static void send_ahead(const char *q, uint64_t ahead_ns, const char *more,
     snprintf(message, sizeof message, "MQW/1\nnot-before: %" PRIu64 "\n%s\n%s",
              wall_ns() + ahead_ns, more, body);
     harness_send_text(q, message);
-}
-
-/* waiting - how many messages wait in the store */
-static long waiting(const char *q)
-{
-    struct harness_result r = harness_run(
-        "mqctl", "status", "--json", "--state-dir", harness_state_dir(), q);
-    const char *at = strstr(r.out, "\"waiting\":");
-    return at ? atol(at + strlen("\"waiting\":")) : -1;
 }
 
 Test(worker_delayed, one_that_lies_too_far_ahead_is_dead_at_once)
@@ -353,8 +368,8 @@ Test(worker_delayed, max_delay_is_counted_from_when_it_was_received)
     send_ahead(q, 4000 * NS_MS, "", "in time");
     send_ahead(q, 3600 * 1000 * NS_MS, "", "late");
     harness_wait_letters(q, 1, 5000);
-    harness_until(waiting(q) == 1, 5000);
-    /* What has been received waits on, whatever is set later. */
+    harness_until(waiting(q) == 1 || harness_lines("runs") == 1, 5000);
+    /* A later setting does not affect messages that were received. */
     cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
                              q, "max-delay=1ms")
                      .status,
