@@ -1,6 +1,7 @@
 /* file.c - write and identify files; paths; file systems (see file.h) */
 #include "common/base/file.h"
 
+#include <byteswap.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -92,6 +93,13 @@ int file_replace(const char *path, const void *data, size_t size)
     if (err)
         unlink(temp);
     return err;
+}
+
+void fd_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
 bool file_named(int fd, const char *path)

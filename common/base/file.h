@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -29,6 +30,8 @@ int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
  * then rename it. A crash leaves the old file or the new one. The caller syncs
  * the folder if the rename must survive a power cut. */
 int file_replace(const char *path, const void *data, size_t size);
+/* Close a descriptor unless it is -1, and set it to -1. */
+void fd_close(int *fd);
 /* Move the descriptor of a lock to a number above those that are slow to close.
  * Returns the new descriptor, or `fd` if none is free. */
 int file_fd_raise(int fd);

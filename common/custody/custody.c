@@ -295,11 +295,9 @@ static void file_close(struct custody *c)
 {
     if (c->base)
         munmap(c->base, c->reserved);
-    if (c->fd >= 0)
-        close(c->fd);
+    fd_close(&c->fd);
     c->base = NULL;
     c->head = NULL;
-    c->fd = -1;
 }
 
 static void custody_unmake(struct custody *c)

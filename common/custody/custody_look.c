@@ -9,6 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/problem.h"
 #include "common/custody/custody.h"
 
@@ -37,8 +38,7 @@ static int map_open(struct map *m, struct custody_head *h, const char *path,
         err = errno;
     else if (st.st_size < FILE_HEAD)
         err = EINVAL;
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     if (err) {
         problem_fill(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT,
                      "custody file %s: %s", path,

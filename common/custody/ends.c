@@ -22,14 +22,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
-#include "common/base/problem.h"
 #include "common/custody/slot.h"
 
 #define MAGIC "MQWENDS1"
@@ -94,8 +92,7 @@ int ends_open(struct ends **out, const char *path, struct problem *p)
                        MAP_SHARED | MAP_POPULATE, fd, 0);
         err = e->file == MAP_FAILED ? errno : 0;
     }
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     if (err) {
         free(e);
         return refuse(p, err, path);
@@ -119,8 +116,7 @@ int ends_known(const char *path, struct problem *p)
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     bool other = fd >= 0 && is_foreign(fd);
 
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     return other ? refuse(p, EPROTO, path) : 0;
 }
 

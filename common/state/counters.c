@@ -322,8 +322,7 @@ void counters_close(struct counters **counters)
     *counters = NULL;
     if (c->map)
         munmap(c->map, c->bytes);
-    if (c->fd >= 0)
-        close(c->fd);
+    fd_close(&c->fd);
     pthread_mutex_destroy(&c->rest_mtx);
     pthread_mutex_destroy(&c->mtx);
     free(c);

@@ -335,8 +335,8 @@ static int folder_lock(int *lock, const char *path)
         err = -ESTALE;
     if (!err)
         *lock = file_fd_raise(fd);
-    else if (fd >= 0)
-        close(fd);
+    else
+        fd_close(&fd);
     return err;
 }
 
@@ -544,9 +544,7 @@ void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
         (void)note_write(r->folder, home, false);
     if (!r->noted && r->made && !custody_there(r->folder))
         (void)folder_remove(r->folder, dir->folder);
-    if (r->lock >= 0)
-        close(r->lock);
-    r->lock = -1;
+    fd_close(&r->lock);
 }
 
 int runtimedir_path(const struct runtimedir *r, const char *file,

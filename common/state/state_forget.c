@@ -16,7 +16,6 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/problem.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 
@@ -95,9 +94,7 @@ int state_forget_open(struct state_forget *f, const struct statedir *dir,
 
 void state_forget_close(struct state_forget *f)
 {
-    if (f->lock >= 0)
-        close(f->lock);
-    f->lock = -1;
+    fd_close(&f->lock);
 }
 
 /* Remove the files of a folder; `dry`: only look. Returns -EISDIR if there is a

@@ -445,8 +445,7 @@ void store_make_tidy(const char *path)
         fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
             name_remove(name);
-        if (fd >= 0)
-            close(fd);
+        fd_close(&fd);
     }
     if (dir)
         closedir(dir);

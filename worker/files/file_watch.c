@@ -113,8 +113,7 @@ static bool file_is_unnamed(const struct file *f)
  * the content alive on its own. */
 static void file_adopt(struct file *f)
 {
-    if (f->fd >= 0)
-        close(f->fd);
+    fd_close(&f->fd);
     f->fd = open(f->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (f->fd >= 0)
         (void)fstat(f->fd, &f->id);
@@ -600,11 +599,9 @@ void file_watch_close(struct file_watch **watch)
         return;
     *watch = NULL;
     timers_cancel_sync(w->with.flow->timers, &w->chore.timer);
-    if (w->source.fd >= 0)
-        close(w->source.fd);
+    fd_close(&w->source.fd);
     for (enum part i = 0; i < PARTS; i++)
-        if (w->files[i].fd >= 0)
-            close(w->files[i].fd);
+        fd_close(&w->files[i].fd);
     pthread_mutex_destroy(&w->mtx);
     free(w);
 }

@@ -252,10 +252,8 @@ static int pid_write(int pidfile, pid_t pid)
 /* Free the struct; the kernel drops its locks. */
 static void pid_file_free(struct pid_file *l)
 {
-    if (l->pidfile >= 0)
-        close(l->pidfile);
-    if (l->folder >= 0)
-        close(l->folder);
+    fd_close(&l->pidfile);
+    fd_close(&l->folder);
     free(l);
 }
 
@@ -335,8 +333,7 @@ void pid_file_give_back(struct pid_file *l)
 {
     if (!l || l->last <= 0 || pid_write(l->pidfile, l->last) < 0)
         return;
-    close(l->pidfile);
-    l->pidfile = -1;
+    fd_close(&l->pidfile);
 }
 
 void pid_file_close(struct pid_file **lock)

@@ -40,6 +40,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "worker/config/settings.h"
 #include "worker/process/leftovers.h"
@@ -79,7 +80,7 @@ void coprocess_drop_fd(struct coprocess *l, int *fd)
 {
     if (*fd >= 0)
         (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, *fd, NULL);
-    child_close(fd);
+    fd_close(fd);
 }
 
 static void coprocess_drop_fds(struct coprocess *l)
@@ -145,7 +146,7 @@ static struct stderr_tail *coprocess_tail(struct coprocess *l)
 int coprocess_open(struct coprocess **out, struct stream *stream)
 {
     struct coprocess *l = calloc(1, sizeof *l);
-    size_t window = stream->set->window;
+    size_t window = (size_t)stream->set->window;
     int err;
 
     *out = NULL;
@@ -154,7 +155,7 @@ int coprocess_open(struct coprocess **out, struct stream *stream)
     l->stream = stream;
     l->state = COPROCESS_EMPTY;
     l->until_ns = UINT64_MAX;
-    child_init(&l->child);
+    l->child = (struct child)CHILD_NONE;
     TAILQ_INIT(&l->open);
     TAILQ_INIT(&l->spare);
     l->messages = calloc(window, sizeof *l->messages);
@@ -819,11 +820,12 @@ void coprocess_close(struct coprocess **coprocess)
     if (!l)
         return;
     *coprocess = NULL;
+    while (coprocess_lives(l))
+        coprocess_poll_once(l, true);
     if (l->state == COPROCESS_ZOMBIE)
         coprocess_reap(l);
-    child_close(&l->epoll);
-    child_close(&l->waker);
-    child_fini(&l->child);
+    fd_close(&l->epoll);
+    fd_close(&l->waker);
     free(l->output.bytes);
     free(l->messages);
     free(l);

@@ -152,13 +152,6 @@ struct run {
     uint64_t started_ns, limit_ns;
 };
 
-static void fd_close(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 /* Start the command. */
 static int hook_command_start(struct on_dead *h, struct run *r)
 {
@@ -503,7 +496,6 @@ void on_dead_wake(struct on_dead *h)
 static void on_dead_free(struct on_dead *h)
 {
     fd_close(&h->wake);
-    fd_close(&h->stop);
     environment_close(&h->env);
     environment_base_close(&h->base);
     free(h);

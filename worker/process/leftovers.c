@@ -105,8 +105,7 @@ const char *process_search_blind(void)
      * our user (proc(5), hidepid and ptrace access mode). */
     fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
     readable = fd >= 0 && read(fd, &byte, 1) >= 0;
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     return readable ? NULL : "it does not let us read /proc/self/environ";
 }
 
@@ -268,8 +267,7 @@ static size_t env_settled(struct process_search *m, pid_t pid)
             break;
         fd = open(arguments, O_RDONLY | O_CLOEXEC);
         n = fd < 0 ? -1 : read(fd, &byte, 1);
-        if (fd >= 0)
-            close(fd);
+        fd_close(&fd);
         /* A process without arguments is probably still in execve(2). */
         looks -= n == 0 ? 1 : EXEC_LOOKS / 4;
         poll(NULL, 0, 1);
@@ -549,10 +547,8 @@ void leftovers_close(struct leftovers **leftovers)
     *leftovers = NULL;
     timers_cancel(s->timers, &s->pause);
     prctl(PR_SET_CHILD_SUBREAPER, 0);
-    if (s->source.fd >= 0)
-        close(s->source.fd);
-    if (s->hurry >= 0)
-        close(s->hurry);
+    fd_close(&s->source.fd);
+    fd_close(&s->hurry);
     pthread_cond_destroy(&s->ready);
     pthread_mutex_destroy(&s->mtx);
     free(s);

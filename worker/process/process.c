@@ -5,12 +5,15 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -223,8 +226,7 @@ static bool script_fault(const char *path, char buf[COMMAND_WHY])
     ssize_t n = fd < 0 ? -1 : read(fd, line, SCRIPT_LINE);
     char *program, *end;
 
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     if (n < 2 || memcmp(line, "#!", 2) != 0)
         return false;
     line[n] = '\0';
@@ -409,11 +411,11 @@ void child_close(int *fd)
 
 static void child_close_all(struct child *c)
 {
-    child_close(&c->in);
-    child_close(&c->out);
-    child_close(&c->err);
-    child_close(&c->end);
-    child_close(&c->statm);
+    fd_close(&c->in);
+    fd_close(&c->out);
+    fd_close(&c->err);
+    fd_close(&c->end);
+    fd_close(&c->statm);
 }
 
 /* Open a pipe. `ours`, the end that we write or read, does not block; the
@@ -435,15 +437,12 @@ int child_start(struct child *c, const struct child_spec *spec)
     const struct environment_base *b = spec->base;
     char **env = reallocarray(NULL, b->count + 2, sizeof *env);
     int fds[3] = {-1, -1, -1}, err = env ? 0 : -ENOMEM, sig;
+    int *const ours[3] = {&c->in, &c->out, &c->err};
     char mark[ENVIRONMENT_MARK], statm[32];
     struct process started;
 
-    if (!err)
-        err = pipe_open(&c->in, &fds[0], true);
-    if (!err)
-        err = pipe_open(&c->out, &fds[1], false);
-    if (!err)
-        err = pipe_open(&c->err, &fds[2], false);
+    for (int i = 0; i < 3 && !err; i++)
+        err = pipe_open(ours[i], &fds[i], i == 0);
     if (!err) {
         /* The worker's environment and the child's mark. */
         memcpy(env, b->vars, b->count * sizeof *env);
@@ -454,7 +453,7 @@ int child_start(struct child *c, const struct child_spec *spec)
     }
     free(env);
     for (int i = 0; i < 3; i++)
-        child_close(&fds[i]);
+        fd_close(&fds[i]);
     if (err) {
         child_close_all(c);
         return err;

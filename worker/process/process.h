@@ -97,6 +97,13 @@ struct child {
     int statm;        /* -1: not measured */
 };
 
+/* Before child_start. */
+#define CHILD_NONE                                                        \
+    {                                                                     \
+        .mtx = PTHREAD_MUTEX_INITIALIZER, .in = -1, .out = -1, .err = -1, \
+        .end = -1, .statm = -1,                                           \
+    }
+
 struct child_spec {
     struct command *command;
     const struct environment_base *base;
