@@ -13,6 +13,8 @@
 #include <time.h>
 #include <bsd/string.h>
 
+#include "common/base/safe_text.h"
+
 #define NS_PER_M    (60 * NS_PER_S)
 #define NS_PER_H    (60 * NS_PER_M)
 #define NS_PER_D    (24 * NS_PER_H)
@@ -181,32 +183,30 @@ const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
 {
     const struct unit *unit = duration_units;
     uint64_t fraction;
-    size_t at = 0;
     int digits = 0;
 
+    buf[0] = '\0';
     for (; unit->scale > NS_PER_S; unit++)
         if (ns >= unit->scale) {
-            at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju%s",
-                                   (uintmax_t)(ns / unit->scale), unit->name);
+            text_append(buf, DURATION_TEXT, "%ju%s",
+                        (uintmax_t)(ns / unit->scale), unit->name);
             ns %= unit->scale;
         }
     if (ns == 0) {
-        strlcpy(buf + at, at ? "" : "0s", DURATION_TEXT - at);
+        text_append(buf, DURATION_TEXT, "%s", *buf ? "" : "0s");
         return buf;
     }
     while (ns < unit->scale)
         unit++;
-    at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju",
-                           (uintmax_t)(ns / unit->scale));
+    text_append(buf, DURATION_TEXT, "%ju", (uintmax_t)(ns / unit->scale));
     fraction = ns % unit->scale;
     for (uint64_t scale = unit->scale; scale > 1; scale /= 10)
         digits++;
     for (; fraction && fraction % 10 == 0; fraction /= 10)
         digits--;
     if (fraction)
-        at += (size_t)snprintf(buf + at, DURATION_TEXT - at, ".%0*ju", digits,
-                               (uintmax_t)fraction);
-    strlcpy(buf + at, unit->name, DURATION_TEXT - at);
+        text_append(buf, DURATION_TEXT, ".%0*ju", digits, (uintmax_t)fraction);
+    text_append(buf, DURATION_TEXT, "%s", unit->name);
     return buf;
 }
 

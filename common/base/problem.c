@@ -1,12 +1,9 @@
 /* problem.c - describe errors, limits and locks in words (see problem.h) */
 #include "common/base/problem.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +66,7 @@ bool problem_descriptors_gone(void)
 
 /* Name the memory limits of this process: they refuse memory long before the
  * machine does, which kills processes instead. */
-static void memory_advice(char *to, size_t room)
+static void memory_advice(struct problem *p)
 {
     static const struct {
         __rlimit_resource_t which;
@@ -79,20 +76,15 @@ static void memory_advice(char *to, size_t room)
 
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct rlimit limit;
-        int n;
 
         if (getrlimit(limits[i].which, &limit) < 0 ||
             limit.rlim_cur == RLIM_INFINITY)
             continue;
-        n = snprintf(to, room,
-                     "; RLIMIT_%s allows %llu KiB of %s: raise it, `ulimit "
-                     "%s unlimited`, systemd `Limit%s=infinity`",
-                     limits[i].name, (unsigned long long)limit.rlim_cur >> 10,
-                     limits[i].of, limits[i].flag, limits[i].name);
-        if (n < 0 || (size_t)n >= room)
-            return;
-        to += n;
-        room -= (size_t)n;
+        text_append(p->text, sizeof p->text,
+                    "; RLIMIT_%s allows %llu KiB of %s: raise it, `ulimit %s "
+                    "unlimited`, systemd `Limit%s=infinity`",
+                    limits[i].name, (unsigned long long)limit.rlim_cur >> 10,
+                    limits[i].of, limits[i].flag, limits[i].name);
     }
 }
 
@@ -102,30 +94,27 @@ void problem_limit(struct problem *p, int err)
 {
     struct rlimit limit = {.rlim_cur = 0};
     unsigned long long want;
-    size_t used;
-    const char *said;
+    char *said;
 
     if (!p || (err != EMFILE && err != ENFILE && err != ENOMEM) ||
         strstr(p->text, "ulimit") || strstr(p->text, "sysctl"))
         return;
-    used = strlen(p->text);
     said = strstr(p->text, errno_text(err));
     if (said)
-        used = (size_t)(said - p->text) + strlen(errno_text(err));
-    p->text[used] = '\0';
+        said[strlen(errno_text(err))] = '\0';
     p->status = EX_OSERR;
     if (err == ENOMEM) {
-        memory_advice(p->text + used, sizeof p->text - used);
+        memory_advice(p);
     } else if (err == ENFILE) {
-        snprintf(p->text + used, sizeof p->text - used,
-                 "; all of the machine are in use: `sysctl fs.file-max`");
+        text_append(p->text, sizeof p->text,
+                    "; all of the machine are in use: `sysctl fs.file-max`");
     } else {
         getrlimit(RLIMIT_NOFILE, &limit);
         want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
-        snprintf(p->text + used, sizeof p->text - used,
-                 "; raise the limit: `ulimit -n %llu`, systemd "
-                 "`LimitNOFILE=%llu`",
-                 want, want);
+        text_append(p->text, sizeof p->text,
+                    "; raise the limit: `ulimit -n %llu`, systemd "
+                    "`LimitNOFILE=%llu`",
+                    want, want);
     }
 }
 

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sem.h>
 #include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/safe_text.h"
 
 /* Read fields 3, 4, 5 and 22. The name in field 2 may hold any byte. */
 bool process_stat(pid_t pid, struct process_stat *out)
@@ -43,6 +45,19 @@ uint64_t process_start_time(pid_t pid)
     struct process_stat st;
 
     return process_stat(pid, &st) ? st.start : 0;
+}
+
+const char *usage_print(const struct usage *usage, char buf[USAGE_TEXT])
+{
+    double cpu_s = (double)usage->cpu_ns / (double)NS_PER_S;
+    double peak = (double)usage->peak_bytes / (1 << 20);
+
+    buf[0] = '\0';
+    if (usage->cpu_ns)
+        text_append(buf, USAGE_TEXT, "cpu %.3fs", cpu_s);
+    if (usage->peak_bytes)
+        text_append(buf, USAGE_TEXT, "%s%.1f MiB", *buf ? ", " : "", peak);
+    return buf;
 }
 
 /* ---- living handlers ---- */

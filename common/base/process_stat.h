@@ -24,6 +24,15 @@ bool process_stat(pid_t pid, struct process_stat *out);
 /* Return the start of a process; 0 if there is none. */
 uint64_t process_start_time(pid_t pid);
 
+/* The resources used by a process and the descendants that it waited for. */
+struct usage {
+    uint64_t cpu_ns;     /* user and system time of all; 0: not known */
+    uint64_t peak_bytes; /* resident memory of the largest; 0: not known */
+};
+/* Print "cpu 0.012s, 18.4 MiB". Leaves out unknown values; "" for none. */
+#define USAGE_TEXT 64
+const char *usage_print(const struct usage *usage, char buf[USAGE_TEXT]);
+
 /* ---- living handlers ----
  *
  * A System V semaphore counts the handler processes of a queue. The kernel

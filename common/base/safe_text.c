@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -76,6 +77,17 @@ size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size)
     }
     buf[at] = '\0';
     return at;
+}
+
+void text_append(char *text, size_t room, const char *fmt, ...)
+{
+    size_t used = strlen(text);
+
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text + used, room - used, fmt, args);
+    va_end(args);
 }
 
 /* ---- UTF-8 ---- */

@@ -24,6 +24,10 @@ void safe_text(FILE *out, const void *data, size_t size, bool one_line);
  * end, never inside a character; returns the number of bytes. */
 size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size);
 
+/* Append to a text in a buffer of `room` bytes; what does not fit is cut. */
+void text_append(char *text, size_t room, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ---- UTF-8 ----
  *
  * One table says which characters may not reach a person or an operator's file

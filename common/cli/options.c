@@ -176,7 +176,6 @@ static int choice_read(const struct option_row *row, const char *text,
 {
     const char *word = row->words;
     char give[RANGE_TEXT] = ""; /* "text or json" */
-    size_t at = 0;
 
     for (uint64_t i = 0; word; i++) {
         size_t size = strcspn(word, "|");
@@ -187,9 +186,7 @@ static int choice_read(const struct option_row *row, const char *text,
             *into = i;
             return 0;
         }
-        if (at < sizeof give)
-            at += (size_t)snprintf(give + at, sizeof give - at, "%.*s%s",
-                                   (int)size, word, join);
+        text_append(give, sizeof give, "%.*s%s", (int)size, word, join);
         word = next;
     }
     return value_refuse(row, text, "is not one of the choices", give, p);

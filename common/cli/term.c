@@ -338,13 +338,9 @@ const char *term_time_ago(uint64_t wall_ns, char buf[TIME_TEXT])
 const char *term_time_both(uint64_t wall_ns, char buf[TIME_TEXT])
 {
     char ago[TIME_TEXT];
-    size_t size;
 
     term_time(wall_ns, buf);
-    if (!is_local)
-        return buf;
-    size = strlen(buf);
-    snprintf(buf + size, TIME_TEXT - size, ", %.20s",
-             term_time_ago(wall_ns, ago));
+    if (is_local)
+        text_append(buf, TIME_TEXT, ", %.20s", term_time_ago(wall_ns, ago));
     return buf;
 }

@@ -9,6 +9,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 
 #define EXP_PREFIX "exp:"
 
@@ -52,10 +53,9 @@ void backoff_print(const struct backoff *b, char *out, size_t room)
     char step[DURATION_TEXT];
 
     strlcpy(out, b->exponential ? EXP_PREFIX : "", room);
-    for (size_t i = 0; i < b->count; i++) {
-        strlcat(out, i ? "," : "", room);
-        strlcat(out, duration_print(b->step_ns[i], step), room);
-    }
+    for (size_t i = 0; i < b->count; i++)
+        text_append(out, room, "%s%s", i ? "," : "",
+                    duration_print(b->step_ns[i], step));
 }
 
 uint64_t backoff_delay(const struct backoff *b, uint32_t failures,

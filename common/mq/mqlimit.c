@@ -12,6 +12,7 @@
 #include "common/base/folder.h"
 #include "common/base/libc.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 
 /* sizeof(struct msg_msg) and of posix_msg_tree_node, on 64-bit kernels. */
@@ -133,19 +134,17 @@ static void over_print(char *buf, size_t room, const char *what,
                        const char *sysctl, uint64_t asked, uint64_t max,
                        uint64_t hard)
 {
-    size_t used = strlen(buf);
-
     if (asked > hard)
-        snprintf(buf + used, room - used,
-                 "; %s %" PRIu64 " is over %" PRIu64
-                 ", the most that Linux allows: ask for less",
-                 what, asked, hard);
+        text_append(buf, room,
+                    "; %s %" PRIu64 " is over %" PRIu64
+                    ", the most that Linux allows: ask for less",
+                    what, asked, hard);
     else if (asked > max)
-        snprintf(buf + used, room - used,
-                 "; %s %" PRIu64 " is over fs.mqueue.%s = %" PRIu64
-                 ": raise it as root: `sysctl fs.mqueue.%s=%" PRIu64
-                 "`, `docker run --sysctl fs.mqueue.%s=%" PRIu64 "`",
-                 what, asked, sysctl, max, sysctl, asked, sysctl, asked);
+        text_append(buf, room,
+                    "; %s %" PRIu64 " is over fs.mqueue.%s = %" PRIu64
+                    ": raise it as root: `sysctl fs.mqueue.%s=%" PRIu64
+                    "`, `docker run --sysctl fs.mqueue.%s=%" PRIu64 "`",
+                    what, asked, sysctl, max, sysctl, asked, sysctl, asked);
 }
 
 /* Explain msg_max and msgsize_max, which give EINVAL; and RLIMIT_MSGQUEUE if

@@ -11,11 +11,13 @@
 #include <limits.h>
 #include <mqueue.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sysexits.h>
@@ -475,16 +477,11 @@ int queue_send_wait(struct queue *queue, const void *data, size_t size,
 static void difference_add(char *text, size_t room, const char *what,
                            bool octal, uint64_t is, uint64_t asked)
 {
-    char is_text[32], asked_text[32];
-    const char *fmt = octal ? "%04" PRIo64 : "%" PRIu64;
-    size_t used = strlen(text);
-
-    if (asked == 0 || asked == is)
-        return;
-    snprintf(is_text, sizeof is_text, fmt, is);
-    snprintf(asked_text, sizeof asked_text, fmt, asked);
-    snprintf(text + used, room - used, "%s%s is %s, asked for was %s",
-             used ? "; " : "", what, is_text, asked_text);
+    if (asked != 0 && asked != is)
+        text_append(text, room,
+                    octal ? "%s%s is %04jo, not %04jo as requested"
+                          : "%s%s is %ju, not %ju as requested",
+                    text[0] ? "; " : "", what, (uintmax_t)is, (uintmax_t)asked);
 }
 
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,

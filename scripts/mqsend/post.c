@@ -175,7 +175,7 @@ int post_run(const struct post *post)
     const struct posting *g = &r.posting;
     char text[SENTENCE];
     bool between;
-    int n, err;
+    int err;
 
     r.message = malloc(r.room);
     if (!r.message)
@@ -195,17 +195,19 @@ int post_run(const struct post *post)
     /* "3 sent, 4 left"; for an input whose end is not known, the record with
      * which to continue. */
     between = g->records == 0 || g->left == 0;
-    n = snprintf(text, sizeof text, "%" PRIu64 " sent, ", r.sent);
+    snprintf(text, sizeof text, "%" PRIu64 " sent, ", r.sent);
     if (!post->many)
-        snprintf(text + n, sizeof text - (size_t)n, "%" PRIu64 " left",
-                 g->left);
+        text_append(text, sizeof text, "%" PRIu64 " left", g->left);
     else if (between || post->repeat == 1)
-        snprintf(text + n, sizeof text - (size_t)n,
-                 "stopped at record %" PRIu64, g->records + between);
+        text_append(text, sizeof text, "stopped at record %" PRIu64,
+                    g->records + between);
     else
-        snprintf(text + n, sizeof text - (size_t)n,
-                 "stopped at record %" PRIu64 ", of which %" PRIu64
-                 " of %" PRIu64 " were sent",
-                 g->records, post->repeat - g->left, post->repeat);
+        text_append(text, sizeof text,
+                    "stopped at record %" PRIu64 ", of which %" PRIu64
+                    " of %" PRIu64 " were sent",
+                    g->records, post->repeat - g->left, post->repeat);
+    if (err == -EAGAIN)
+        text_append(text, sizeof text, "; mqctl doctor %s says why",
+                    SHELL_QUEUE(queue_label(post->queue)));
     return posting_fail(&r.posting, &p, text);
 }

@@ -67,13 +67,12 @@ static const char *kept_text(const struct kept *k, char buf[KEPT_TEXT])
                {k->spooled, "in the spool"},
                {k->in_flight, "in flight"},
                {k->dead, k->dead == 1 ? "dead letter" : "dead letters"}};
-    size_t at = 0;
 
     buf[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].n > 0)
-            at += (size_t)snprintf(buf + at, KEPT_TEXT - at, "%s%" PRId64 " %s",
-                                   at ? ", " : "", all[i].n, all[i].what);
+            text_append(buf, KEPT_TEXT, "%s%" PRId64 " %s", *buf ? ", " : "",
+                        all[i].n, all[i].what);
     return buf;
 }
 
