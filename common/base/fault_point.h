@@ -33,10 +33,18 @@ void fault_point_pass(struct fault_point *point);
             __attribute__((used, section("fault_points"))) = &fault_point_; \
         fault_point_pass(fault_point_at_);                                  \
     } while (0)
+#define FAULT_POINTS(what, call)            \
+    __extension__({                         \
+        FAULT_POINT(what "_before");        \
+        __auto_type fault_result_ = (call); \
+        FAULT_POINT(what "_after");         \
+        fault_result_;                      \
+    })
 
 #else
 
-#define FAULT_POINT(what) ((void)0)
+#define FAULT_POINT(what)        ((void)0)
+#define FAULT_POINTS(what, call) (call)
 
 #endif
 #endif

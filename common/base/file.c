@@ -72,24 +72,19 @@ int file_create(const char *path, const void *data, size_t size)
     return err;
 }
 
-int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
-                       size_t size)
-{
-    if (snprintf(temp, PATH_MAX, "%s.new", path) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    (void)unlink(temp); /* if it stays, file_create reports it */
-    return file_create(temp, data, size);
-}
-
 int file_replace(const char *path, const void *data, size_t size)
 {
     char temp[PATH_MAX];
-    int fd = file_create_beside(temp, path, data, size), err;
+    int fd, err;
 
+    if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
+        return -ENAMETOOLONG;
+    (void)unlink(temp); /* if this fails, file_create reports that it exists */
+    fd = file_create(temp, data, size);
     if (fd < 0)
         return fd;
     close(fd);
-    err = rename(temp, path) < 0 ? -errno : 0;
+    err = FAULT_POINTS("file_replace", rename(temp, path) < 0 ? -errno : 0);
     if (err)
         unlink(temp);
     return err;

@@ -22,13 +22,10 @@ ssize_t file_read_text(const char *path, char *text, size_t room);
 /* Create a file that does not exist yet, mode 0600, with those bytes, and sync
  * it to disk. Returns its descriptor. On an error no file is left. */
 int file_create(const char *path, const void *data, size_t size);
-/* Create such a file at `path`.new and copy that name to `temp`. A file that a
- * crash left there is replaced. */
-int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
-                       size_t size);
-/* Replace the file at `path`: create the new one beside it, synced to disk,
- * then rename it. A crash leaves the old file or the new one. The caller syncs
- * the folder if the rename must survive a power cut. */
+/* Replace the file at `path`: create the new one as `path`.new, synced to disk,
+ * then rename it. A crash before the rename leaves the old file, and the new
+ * one beside it, which the next call replaces. The caller syncs the folder if
+ * the rename must survive a power cut. */
 int file_replace(const char *path, const void *data, size_t size);
 /* Close a descriptor unless it is -1, and set it to -1. */
 void fd_close(int *fd);

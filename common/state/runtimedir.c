@@ -233,12 +233,10 @@ static int note_read(struct note *out, const char *home)
     return 0;
 }
 
-/* Write the note of a state folder, unless it has this text already.
- * Crash before the rename: the old note is in place, and a temporary file is
- * left, which the next write replaces. Crash after it: the new note is. */
+/* Write the note of a state folder, unless it has this text already. */
 static int note_write(const char *folder, const char *home, bool open)
 {
-    char path[PATH_MAX], temp[PATH_MAX], text[NOTE_TEXT], boot[BOOT_TEXT];
+    char path[PATH_MAX], text[NOTE_TEXT], boot[BOOT_TEXT];
     struct note old;
     struct boot now;
     int n, err;
@@ -253,17 +251,8 @@ static int note_write(const char *folder, const char *home, bool open)
                  open ? "open" : "closed");
     if (!folder_join(path, home, "/", RUNTIMEDIR_NOTE))
         return -ENAMETOOLONG;
-    err = file_create_beside(temp, path, text, (size_t)n);
-    if (err < 0)
-        return err;
-    close(err);
-    FAULT_POINT("runtimedir_note_before_rename");
-    err = rename(temp, path) < 0 ? -errno : 0;
-    FAULT_POINT("runtimedir_note_after_rename");
-    if (!err)
-        return folder_sync(home);
-    unlink(temp);
-    return err;
+    err = file_replace(path, text, (size_t)n);
+    return err ? err : folder_sync(home);
 }
 
 /* Return true if two paths name the same directory. */

@@ -341,17 +341,18 @@ static int mark_apply(struct sql *sql, void *arg)
 /* The mark comes before the send, because a fast worker could otherwise take
  * the message before the store has its token. Crash after the mark and before
  * the send: the letter is in no queue, but marked, and not noted as sent. An
- * operator can send it again, and a reboot makes it dead again. */
+ * operator can send it again, and a reboot makes it dead again.
+ * With an edit, the row of the original becomes the edited message. Crash
+ * before the commit: only the original exists. After it: only the edited
+ * message exists, marked. So there is always one of the two. Copies that an
+ * earlier replay of the original left in the queue have an earlier token, by
+ * which the worker drops them. */
 int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
                           const struct letter_mark *sent)
 {
-    struct mark m = {mark, sent, store_boot(s)};
-    int err;
+    struct mark m = {.mark = mark, .sent = sent, .boot = store_boot(s)};
 
-    FAULT_POINT("letters_mark_before");
-    err = store_write(s, mark_apply, NULL, &m);
-    FAULT_POINT("letters_mark_after");
-    return err;
+    return FAULT_POINTS("letters_mark", store_write(s, mark_apply, NULL, &m));
 }
 
 /* Crash after the send and before this commit: the letter is not noted as sent.
@@ -394,12 +395,11 @@ int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
 int64_t letters_let_go(struct store *s, const char *group, size_t size)
 {
     int64_t letters;
-    int err;
+    int err =
+        FAULT_POINTS("letters_let_go",
+                     store_run(s, SQL_GROUP_LET_GO,
+                               SQL_VALUES(value_text(group, size)), &letters));
 
-    FAULT_POINT("letters_let_go_before");
-    err = store_run(s, SQL_GROUP_LET_GO, SQL_VALUES(value_text(group, size)),
-                    &letters);
-    FAULT_POINT("letters_let_go_after");
     return err ? err : letters;
 }
 
@@ -575,11 +575,9 @@ static int end_apply(struct sql *sql, void *arg)
 int letters_hook_end(struct store *s, int64_t n, bool told, int64_t *next)
 {
     struct end end = {.n = n, .told = told};
-    int err;
+    int err =
+        FAULT_POINTS("letters_hook_end", store_write(s, end_apply, NULL, &end));
 
-    FAULT_POINT("letters_hook_end_before");
-    err = store_write(s, end_apply, NULL, &end);
-    FAULT_POINT("letters_hook_end_after");
     if (!err && next)
         *next = end.next;
     return err;

@@ -92,11 +92,8 @@ int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row)
 {
     struct put put = {.store = s, .rows = m, .n = 1, .attempt = attempt};
-    int err;
+    int err = FAULT_POINTS("store_put", put_run(&put));
 
-    FAULT_POINT("store_put_before");
-    err = put_run(&put);
-    FAULT_POINT("store_put_after");
     if (!err && row)
         *row = put.row;
     return err;
@@ -105,12 +102,8 @@ int store_put(struct store *s, const struct store_row *m,
 int store_put_all(struct store *s, const struct store_row *rows, size_t n)
 {
     struct put put = {.store = s, .rows = rows, .n = n, .lenient = true};
-    int err;
 
-    FAULT_POINT("store_put_all_before");
-    err = put_run(&put);
-    FAULT_POINT("store_put_all_after");
-    return err;
+    return FAULT_POINTS("store_put_all", put_run(&put));
 }
 
 /* Delete a row; the foreign key deletes its history. */
@@ -163,9 +156,8 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
         if (count == 0)
             continue;
         /* SQL_RECALL skips a letter that was sent again meanwhile. */
-        FAULT_POINT("store_recall_before");
-        done = store_run_rows(s, SQL_RECALL, rows, count, boot);
-        FAULT_POINT("store_recall_after");
+        done = FAULT_POINTS("store_recall",
+                            store_run_rows(s, SQL_RECALL, rows, count, boot));
         if (done < 0)
             return (int)done;
         recalled += done;
@@ -178,12 +170,7 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
  * marked, and marking them once more changes nothing. */
 int store_doubt(struct store *s)
 {
-    int err;
-
-    FAULT_POINT("store_doubt_before");
-    err = store_run(s, SQL_DOUBT, NULL, NULL);
-    FAULT_POINT("store_doubt_after");
-    return err;
+    return FAULT_POINTS("store_doubt", store_run(s, SQL_DOUBT, NULL, NULL));
 }
 
 /* ---- the clock ---- */
@@ -236,10 +223,7 @@ int store_clock_follow(struct store *s)
     err = store_answered(s, st, err);
     if (err || (!other && llabs(f.step_ns) < SQL_CLOCK_SMALL_NS))
         return err;
-    FAULT_POINT("store_clock_before");
-    err = store_write(s, follow_apply, NULL, &f);
-    FAULT_POINT("store_clock_after");
-    return err;
+    return FAULT_POINTS("store_clock", store_write(s, follow_apply, NULL, &f));
 }
 
 /* ---- reading ---- */

@@ -102,12 +102,9 @@ static void change_durable(void *arg)
 int store_spool_change(struct store *s, const struct store_spool_change *c)
 {
     struct change change = {.store = s, .c = c};
-    int err;
 
-    FAULT_POINT("store_spool_before");
-    err = store_write(s, change_apply, change_durable, &change);
-    FAULT_POINT("store_spool_after");
-    return err;
+    return FAULT_POINTS("store_spool",
+                        store_write(s, change_apply, change_durable, &change));
 }
 
 int store_spool_note(struct store *s, const struct store_spooled *m)

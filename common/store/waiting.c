@@ -339,10 +339,7 @@ int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum steered *out)
 {
     struct steering all = {.order = order, .out = out};
-    int err;
 
-    FAULT_POINT("waiting_steer_before");
-    err = store_write(s, steer_apply, NULL, &all);
-    FAULT_POINT("waiting_steer_after");
-    return err;
+    return FAULT_POINTS("waiting_steer",
+                        store_write(s, steer_apply, NULL, &all));
 }

@@ -26,13 +26,15 @@ struct group;     /* a lease, or NULL */
 
 /* A message that waits in its group. */
 struct group_item {
-    uint64_t seq;      /* order inside one priority */
-    uint32_t priority; /* higher first; GROUP_FRONT: before all of them */
+    uint64_t seq;            /* order inside one priority */
+    uint32_t priority;       /* higher first; GROUP_FRONT: before all of them */
+    bool letter;             /* a held group waits for it; see groups_pull */
+    struct message *message; /* the caller's; not read here */
     /* Set by groups_add: */
     struct group *group;
-    struct group_item *next; /* of the same priority; NULL: none */
-    /* If it is the first of its priority: the last one, and the first one of
-     * the next lower priority. */
+    struct group_item *next; /* next of the same priority; NULL: none */
+    /* For the first item of a priority: the last item of that priority, and the
+     * first item of the next lower priority. */
     struct group_item *tail, *lower;
 };
 #define GROUP_FRONT UINT32_MAX

@@ -142,12 +142,23 @@ enum source_place {
 enum steer { STEER_RUN_NOW, STEER_CANCEL };
 #define STEER_MOST 64 /* in one call */
 
-/* Messages that `count` counts. */
+/* Numbers that `count` returns. The first four may wait for a disk or a broker,
+ * the others never wait. */
 enum source_count {
     COUNT_WAITING,
     COUNT_PARKED,
     COUNT_SPOOLED, /* behind those that are lent */
     COUNT_DEAD,
+    COUNT_SLOTS, /* messages that may be lent; changed by resize */
+    COUNT_FREE,  /* messages that could still be lent now; a hint. At 0 nothing
+                  * can be taken */
+    COUNT_FRESH, /* messages at the origin; -1: not known */
+    /* Messages that --max-waiting bounds: those that this machine keeps until
+     * their time, or behind their group's head. A settle that returned is
+     * counted. 0 on a broker. */
+    COUNT_BACKLOG,
+    COUNT_NEXT_SEQ, /* seq of the next message; 0 on a broker */
+    COUNT_UNLOCKED, /* bytes of messages in flight that may be swapped out */
 };
 
 /* A group that has messages or letters in the source. */

@@ -332,6 +332,7 @@ static const struct scene scenes[] = {
     {"custody_in_use_", .prepare = stop_clean, .once = true},
     {"custody_claim_", .prepare = stop_clean, .once = true},
     {"runtimedir_", .prepare = move_memory, .once = true},
+    {"file_replace_", .prepare = move_memory, .once = true},
     {"custody_close_", .ask = ask_stop, .once = true},
     {"custody_grow_", .ask = ask_more},
     {"custody_fix_", .before = "slot_run_after_word:3", .prepare = power_cut,

@@ -44,6 +44,7 @@
 #define INCOMING_MOST 32   /* messages that wait to be placed together */
 
 TAILQ_HEAD(amqp_list, amqp_message);
+LIST_HEAD(amqp_chain, amqp_message);
 
 /* c = constant after open   q = under mtx   i = the inbox's */
 struct claims {

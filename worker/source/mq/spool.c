@@ -537,7 +537,6 @@ void spool_release(struct spool *sp, const bool *done)
 
 #define KEY_NONE INT64_MAX /* no key is as high */
 
-/* Return true if the row, one of `ahead`, fits into a slot. */
 static bool slot_fits(const struct spool *sp, const struct store_spooled *m)
 {
     return m->size <= custody_body_bytes(sp->q->custody);
