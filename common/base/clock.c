@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <bsd/string.h>
@@ -284,83 +283,62 @@ const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
     return buf;
 }
 
-/* Read exactly `digits` decimal digits, then `end` unless that is 0. */
-static bool digits_take(const char **at, int digits, char end, int *value)
+/* Return true if a text begins with `form`, in which a 0 stands for any
+ * digit. */
+static bool has_form(const char *text, const char *form)
 {
-    int sum = 0;
-
-    for (; digits > 0; digits--, (*at)++) {
-        if (!is_digit(**at))
+    for (; *form; form++, text++)
+        if (*form == '0' ? !is_digit(*text) : *text != *form)
             return false;
-        sum = sum * 10 + (**at - '0');
-    }
-    *value = sum;
-    if (end && *(*at)++ != end)
-        return false;
     return true;
 }
 
-/* Read "", "Z" or "+01:00" as seconds east of UTC. */
-static bool zone_read(const char *at, int64_t *east)
+/* Return the number that two digits make. */
+static int two_digits(const char *at)
 {
-    int hours, minutes, sign = *at == '-' ? -1 : 1;
-
-    *east = 0;
-    if (!*at || strcasecmp(at, "Z") == 0)
-        return true;
-    if (*at != '-' && *at != '+')
-        return false;
-    at++;
-    if (!digits_take(&at, 2, ':', &hours) ||
-        !digits_take(&at, 2, '\0', &minutes))
-        return false;
-    *east = sign * (hours * INT64_C(60) + minutes) * 60;
-    return !*at && hours < 24 && minutes < 60;
-}
-
-/* Read "T19:22"; seconds and a fraction may follow. */
-static bool clock_part_read(const char **at, struct tm *t, uint64_t *fraction)
-{
-    if (!strchr("Tt ", *(*at)++))
-        return false;
-    if (!digits_take(at, 2, ':', &t->tm_hour) ||
-        !digits_take(at, 2, '\0', &t->tm_min))
-        return false;
-    if (**at == ':') {
-        ++*at;
-        if (!digits_take(at, 2, '\0', &t->tm_sec) ||
-            !fraction_read(at, NS_PER_S, fraction))
-            return false;
-    }
-    /* RFC 3339 knows the leap second; timegm makes it the next second. */
-    return t->tm_hour < 24 && t->tm_min < 60 && t->tm_sec <= 60;
+    return 10 * (at[0] - '0') + (at[1] - '0');
 }
 
 /* Parse a date, or date and time (RFC 3339). */
 static int calendar_parse(const char *text, uint64_t *wall_ns)
 {
-    struct tm t = {0};
-    int64_t east = 0;
+    struct tm t = {0}, real;
+    int64_t seconds, east = 0;
     uint64_t fraction = 0;
-    struct tm day;
-    int64_t seconds;
 
-    if (!digits_take(&text, 4, '-', &t.tm_year) ||
-        !digits_take(&text, 2, '-', &t.tm_mon) ||
-        !digits_take(&text, 2, '\0', &t.tm_mday))
+    if (!has_form(text, "0000-00-00"))
         return -EINVAL;
-    if (*text &&
-        (!clock_part_read(&text, &t, &fraction) || !zone_read(text, &east)))
-        return -EINVAL;
-    t.tm_year -= 1900;
-    t.tm_mon -= 1;
-    if (t.tm_mon < 0 || t.tm_mon > 11 || t.tm_mday < 1 || t.tm_mday > 31)
-        return -EINVAL;
-    /* The 31st of a short month comes out in the next one. */
-    day = (struct tm){
-        .tm_year = t.tm_year, .tm_mon = t.tm_mon, .tm_mday = t.tm_mday};
-    timegm(&day);
-    if (day.tm_mon != t.tm_mon)
+    t.tm_year = 100 * two_digits(text) + two_digits(text + 2) - 1900;
+    t.tm_mon = two_digits(text + 5) - 1;
+    t.tm_mday = two_digits(text + 8);
+    text += strlen("0000-00-00");
+    if (*text && strchr("Tt ", *text) && has_form(text + 1, "00:00")) {
+        t.tm_hour = two_digits(text + 1);
+        t.tm_min = two_digits(text + 4);
+        text += strlen("T00:00");
+        if (has_form(text, ":00")) {
+            t.tm_sec = two_digits(text + 1);
+            text += strlen(":00");
+            if (!fraction_read(&text, NS_PER_S, &fraction))
+                return -EINVAL;
+        }
+        if (has_form(text, "+00:00") || has_form(text, "-00:00")) {
+            if (two_digits(text + 1) > 23 || two_digits(text + 4) > 59)
+                return -EINVAL;
+            east = two_digits(text + 1) * 3600 + two_digits(text + 4) * 60;
+            east = *text == '-' ? -east : east;
+            text += strlen("+00:00");
+        } else if (*text == 'Z' || *text == 'z') {
+            text++;
+        }
+    }
+    /* timegm(3) turns February 31 into March 3. RFC 3339 allows second 60. */
+    real = t;
+    real.tm_sec = 0;
+    timegm(&real);
+    if (*text || t.tm_sec > 60 || real.tm_mon != t.tm_mon ||
+        real.tm_mday != t.tm_mday || real.tm_hour != t.tm_hour ||
+        real.tm_min != t.tm_min)
         return -EINVAL;
     seconds = (int64_t)timegm(&t) - east;
     if (seconds < 0 || (uint64_t)seconds > UINT64_MAX / NS_PER_S - 1)
