@@ -65,19 +65,18 @@ static size_t late_at, late_size; /* Index of the first byte; number of
                                      bytes. */
 static uint64_t log_dropped; /* Lines lost since the last log_lines_dropped. */
 
-static const char *const level_names[] = {
-    [LOG_DEBUG] = "debug",
-    [LOG_INFO] = "info",
-    [LOG_WARN] = "warn",
-    [LOG_ERROR] = "error",
-};
+#define RESET "\033[0m"
+#define DIM   "\033[2m"
 
-/* The priority of a level, as the journal takes it: sd-daemon(3). */
-static const char *const level_priorities[] = {
-    [LOG_DEBUG] = "<7>",
-    [LOG_INFO] = "<6>",
-    [LOG_WARN] = "<4>",
-    [LOG_ERROR] = "<3>",
+static const struct {
+    const char *name;
+    const char *priority; /* in front of a line for the journal: sd-daemon(3) */
+    const char *colour;   /* of the event's name, for people */
+} levels[] = {
+    [LOG_DEBUG] = {"debug", "<7>", DIM},
+    [LOG_INFO] = {"info", "<6>", "\033[32m"},
+    [LOG_WARN] = {"warn", "<4>", "\033[33m"},
+    [LOG_ERROR] = {"error", "<3>", "\033[31m"},
 };
 
 void log_setup(enum log_level least, enum log_format format)
@@ -256,8 +255,8 @@ static void line_build(struct line *l, enum log_level level, const char *event,
         line_end(l, "\n");
         return;
     }
-    if (log_shape == LOG_JOURNAL) { /* which has the time */
-        line_add_text(l, level_priorities[level]);
+    if (log_shape == LOG_JOURNAL) { /* the journal adds the time */
+        line_add_text(l, levels[level].priority);
         line_add_text(l, "level=");
     } else {
         time_print(clock_wall_ns(), now);
@@ -265,7 +264,7 @@ static void line_build(struct line *l, enum log_level level, const char *event,
         line_add_text(l, now);
         line_add_text(l, log_shape == LOG_JSON ? "\",\"level\":\"" : " level=");
     }
-    line_add_text(l, level_names[level]);
+    line_add_text(l, levels[level].name);
     line_add_text(l, log_shape == LOG_JSON ? "\",\"event\":" : " event=");
     value_put(l, event, strlen(event));
     for (size_t i = 0; i < n; i++)
@@ -493,16 +492,6 @@ void log_write(enum log_level level, const char *event,
 #define ID_END      8    /* characters that a shortened id keeps, at its end */
 #define VALUE_MAX   1024 /* bytes that one value may take */
 
-#define RESET "\033[0m"
-#define DIM   "\033[2m"
-
-static const char *const level_colours[] = {
-    [LOG_DEBUG] = DIM,
-    [LOG_INFO] = "\033[32m",
-    [LOG_WARN] = "\033[33m",
-    [LOG_ERROR] = "\033[31m",
-};
-
 struct text {
     char *at;
     size_t room, size;
@@ -698,7 +687,7 @@ static unsigned event_print(struct text *t, const struct log_event *e,
     text_colour(t, DIM);
     text_put(t, now, true);
     text_colour(t, RESET);
-    text_colour(t, level_colours[e->level]);
+    text_colour(t, levels[e->level].colour);
     text_printf(t, "%-6s", e->name);
     text_colour(t, RESET);
     if (id && id->type == FIELD_STR) {
