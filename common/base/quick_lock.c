@@ -3,10 +3,15 @@
 
 #include <linux/futex.h>
 #include <stddef.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
+/* The system call that takes the C library's struct timespec, whose time_t has
+ * 64 bits even if words have 32. */
+#ifdef SYS_futex_time64
+#define FUTEX SYS_futex_time64
+#else
+#define FUTEX SYS_futex
+#endif
 #define TRIES 20 /* before sleeping; most locks are released within these */
 
 /* Longest sleep if the kernel has no barrier and a wake-up may be missed. */
@@ -30,11 +35,11 @@ void quick_lock_wait(struct quick_lock *l)
     atomic_fetch_add(&l->waiters, 1);
     most = far_barrier() ? NULL : &missed;
     while (!quick_lock_try(l))
-        (void)syscall(SYS_futex, &l->state, FUTEX_WAIT_PRIVATE, 1, most);
+        (void)syscall(FUTEX, &l->state, FUTEX_WAIT_PRIVATE, 1, most);
     atomic_fetch_sub(&l->waiters, 1);
 }
 
 void quick_lock_wake(struct quick_lock *l)
 {
-    (void)syscall(SYS_futex, &l->state, FUTEX_WAKE_PRIVATE, 1);
+    (void)syscall(FUTEX, &l->state, FUTEX_WAKE_PRIVATE, 1);
 }

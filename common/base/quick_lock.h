@@ -69,15 +69,14 @@ static inline bool far_barrier_open(void)
                    0) == 0;
 }
 
-static inline bool far_barrier_once(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-/* A process that was restored from a checkpoint has to open it again. */
+/* Make the barrier. A process that was restored from a checkpoint has to
+ * register again. */
 static inline bool far_barrier(void)
 {
-    return far_barrier_once() || (far_barrier_open() && far_barrier_once());
+    const int call = MEMBARRIER_CMD_PRIVATE_EXPEDITED;
+
+    return syscall(SYS_membarrier, call, 0, 0) == 0 ||
+           (far_barrier_open() && syscall(SYS_membarrier, call, 0, 0) == 0);
 }
 
 /* Spend one turn of a loop that waits for another processor: some 10 to 100 ns,

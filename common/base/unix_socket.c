@@ -4,15 +4,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define CONNECT_S 3
+#include "common/base/file.h"
+
+#define CONNECT_S 3 /* longest wait of connect(2) and send(2), seconds */
+
+/* On s390x and i386 the C library creates sockets by socketcall(2), which the
+ * filter of `mqctl serve` refuses (serve/confine.c). */
+#if defined(SYS_socketcall) && defined(SYS_socket)
+#define socket(...) (int)syscall(SYS_socket, __VA_ARGS__)
+#endif
 
 /* Make the address of a path. If *folder is not -1 afterwards, close it when
  * the address has been used. */
@@ -40,11 +50,12 @@ static int address_make(const char *path, struct sockaddr_un *out, int *folder)
                                                                 : -ENAMETOOLONG;
 }
 
-/* Create a socket and call bind or connect; returns the descriptor. */
-static int socket_open(const char *path, int flags,
-                       int (*call)(int, const struct sockaddr *, socklen_t))
+/* Create a socket and connect or bind it; returns the descriptor. */
+static int socket_open(const char *path, int flags, bool connects)
 {
+    const struct timeval limit = {.tv_sec = CONNECT_S};
     struct sockaddr_un to;
+    const struct sockaddr *at = (const struct sockaddr *)&to;
     int folder, err = address_make(path, &to, &folder);
     int fd = err ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 
@@ -53,10 +64,16 @@ static int socket_open(const char *path, int flags,
     /* bind creates a file with the mode of the socket, cut by the umask. */
     if (!err && fchmod(fd, 0600) < 0)
         err = -errno;
-    if (!err && call(fd, (const struct sockaddr *)&to, sizeof to) < 0)
+    /* Without a time limit, connect(2) waits for ever if the backlog is full
+     * and the owner of the socket accepts no connection. The limit also applies
+     * to send(2). */
+    if (!err && connects &&
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
         err = -errno;
-    if (folder >= 0)
-        close(folder);
+    if (!err &&
+        (connects ? connect(fd, at, sizeof to) : bind(fd, at, sizeof to)) < 0)
+        err = -errno;
+    fd_close(&folder);
     if (err && fd >= 0)
         close(fd);
     return err ? err : fd;
@@ -68,7 +85,7 @@ int unix_socket_listen(const char *path, int backlog)
 
     if (unlink(path) < 0 && errno != ENOENT)
         return -errno;
-    fd = socket_open(path, SOCK_NONBLOCK, bind);
+    fd = socket_open(path, SOCK_NONBLOCK, false);
     if (fd < 0 || listen(fd, backlog) == 0)
         return fd;
     err = -errno;
@@ -77,19 +94,7 @@ int unix_socket_listen(const char *path, int backlog)
     return err;
 }
 
-/* Call connect(2) with a time limit: without one, connect(2) waits for ever if
- * the backlog is full and the owner of the socket accepts no connection. The
- * limit also applies to send(2). */
-static int connect_limited(int fd, const struct sockaddr *to, socklen_t size)
-{
-    const struct timeval limit = {.tv_sec = CONNECT_S};
-
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
-        return -1;
-    return connect(fd, to, size);
-}
-
 int unix_socket_connect(const char *path)
 {
-    return socket_open(path, 0, connect_limited);
+    return socket_open(path, 0, true);
 }
