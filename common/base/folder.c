@@ -180,8 +180,8 @@ int folder_look(const char *path, struct stat *st,
         ;
     return problem_set(
         p, EX_CANTCREAT, err,
-        "cannot look at %s: %s: %s belongs to %s, and this runs "
-        "as %s; run as its owner: sudo -u %s %s ..., or give "
+        "cannot look at %s: %s: %s belongs to %s, but you are "
+        "%s; run as its owner: sudo -u %s %s ..., or give "
         "another %s",
         path, errno_text(err), dir, folder_user(above.st_uid, his),
         folder_user(geteuid(), ours), folder_sudo_user(above.st_uid, sudo),
@@ -198,13 +198,13 @@ static int owner_refuse(const char *path, uid_t is,
 
     if (kind->runtime)
         return problem_set(p, EX_CANTCREAT, EPERM,
-                           "%s belongs to %s, and this runs as %s; find out "
+                           "%s belongs to %s, but you are %s; find out "
                            "who made it and move it away, or give another %s "
                            "DIR",
                            path, folder_user(is, his),
                            folder_user(geteuid(), ours), kind->flag);
     return problem_set(p, EX_CANTCREAT, EPERM,
-                       "%s belongs to %s, and this runs as %s; run as its "
+                       "%s belongs to %s, but you are %s; run as its "
                        "owner: sudo -u %s %s ..., or give another %s",
                        path, folder_user(is, his), folder_user(geteuid(), ours),
                        folder_sudo_user(is, sudo),
@@ -315,12 +315,16 @@ static int parent_check(const char *at, const char *path,
 
 /* Check every existing directory above `path`: a user who can write in one of
  * them can replace ours with a tree of his own. Links are resolved first,
- * because their targets count. */
+ * because their targets count. If a directory is sticky (/tmp, /dev/shm), only
+ * the owners of a folder and of the directory can move the folder away. A group
+ * with the number of our user is the user's private one, as distributions and
+ * Kubernetes (fsGroup) make it. */
 static int parents_check(const char *path, const struct folder_kind *kind,
                          struct problem *p)
 {
-    char text[PATH_MAX], at[PATH_MAX];
-    bool found = false;
+    char text[PATH_MAX], at[PATH_MAX], user[FOLDER_USER];
+    bool found = false, group, others;
+    struct stat st;
     int err;
 
     strlcpy(text, path, sizeof text);
@@ -328,10 +332,33 @@ static int parents_check(const char *path, const struct folder_kind *kind,
         found = realpath(text, at) != NULL;
     if (!found)
         return 0;
-    do
-        err = parent_check(at, path, kind, p);
-    while (!err && file_parent(at));
-    return err;
+    do {
+        err = folder_look(at, &st, kind, p);
+        if (err == -ENOENT)
+            continue; /* folder_make reports it */
+        if (err)
+            return err;
+        if (st.st_uid != geteuid() && !user_is_root(st.st_uid))
+            return problem_set(
+                p, EX_CANTCREAT, EPERM,
+                "%s, above %s, belongs to %s, who could put another folder in "
+                "its place; give another %s",
+                at, path, folder_user(st.st_uid, user), kind->flag);
+        group =
+            st.st_mode & S_IWGRP && st.st_gid != 0 && st.st_gid != geteuid();
+        others = st.st_mode & S_IWOTH;
+        if (!(st.st_mode & S_ISVTX) && (group || others) &&
+            !folder_is_shared(at, &st, kind))
+            return problem_set(
+                p, EX_CANTCREAT, EPERM,
+                "%s, above %s, is writable by %s (mode %04o), who could put "
+                "another folder in its place; `chmod %s %s`, or give another "
+                "%s",
+                at, path, others ? "others" : "its group",
+                (unsigned)(st.st_mode & 07777), others ? "+t" : "g-w", at,
+                kind->flag);
+    } while (file_parent(at));
+    return 0;
 }
 
 /* A user who can write in this directory could replace a queue's folder, and

@@ -2,7 +2,6 @@
 #include "common/base/safe_text.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sysexits.h>
@@ -189,32 +188,24 @@ const char *shell_word(const char *text, char *buf, size_t room)
 
 /* ---- the name of a queue ---- */
 
-/* Return what is wrong with a name without its slash; NULL if nothing. */
-static const char *name_flaw(const char *name)
-{
-    if (name[0] == '\0')
-        return "is empty: a queue is called /NAME";
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return "is not allowed: it names a directory";
-    if (strlen(name) > QUEUE_NAME_MAX - 2)
-        return "is too long: 254 bytes after the slash are allowed";
-    for (const char *c = name; *c; c++) {
-        if (*c == '/')
-            return "has a slash inside: a queue is called /NAME";
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return "has a control character, which is not allowed";
-    }
-    return NULL;
-}
-
 int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
 {
     const char *name = text[0] == '/' ? text + 1 : text;
-    const char *flaw = name_flaw(name);
+    const char *flaw = NULL;
+    char safe[QUEUE_NAME_SAFE];
 
+    for (const char *c = name; *c && !flaw; c++)
+        if (*c == '/')
+            flaw = "has a slash inside: a queue is called /NAME";
+        else if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            flaw = "has a control character, which is not allowed";
+    if (name[0] == '\0')
+        flaw = "is empty: a queue is called /NAME";
+    else if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        flaw = "is not allowed: it names a directory";
+    else if (strlen(name) > QUEUE_NAME_MAX - 2)
+        flaw = "is too long: 254 bytes after the slash are allowed";
     if (flaw) {
-        char safe[QUEUE_NAME_SAFE];
-
         safe_text_copy(safe, sizeof safe, text, strlen(text));
         return problem_set(p, EX_USAGE, EINVAL, "queue name \"%s\" %s", safe,
                            flaw);

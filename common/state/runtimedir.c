@@ -40,6 +40,7 @@
 #define FLAG      "--runtime-dir"
 #define DOCKER    "docker run --tmpfs /run/mqworker"
 #define NAME_MOST 200 /* bytes of a queue's name in that of its folder */
+#define LOOKED    512 /* bytes of the list of directories that were tried */
 #define NOTE_TEXT (2 * PATH_MAX + 512)
 
 int (*runtimedir_statfs)(const char *path, struct statfs *out) = statfs;
