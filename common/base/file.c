@@ -4,12 +4,9 @@
 #include <byteswap.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
@@ -133,25 +130,35 @@ bool file_parent(char *path)
     return true;
 }
 
+const char *file_foreign(uint32_t version, uint32_t head_bytes, uint32_t head)
+{
+    if (head_bytes == bswap_32(head))
+        return "the other byte order";
+    if (head_bytes != head || version >> 16 == FILE_MACHINE >> 16)
+        return NULL;
+    return version >> 16 == 0    ? "64-bit words"
+           : version >> 16 == 32 ? "32-bit words"
+                                 : NULL;
+}
+
 /* ---- file systems ---- */
 
-enum kind { MEMORY, LOCAL, DOUBTFUL };
-
-/* statfs(2); the numbers are of 32 bits, some with the highest set. */
+/* Known file systems by f_type of statfs(2). Its 32 bits may be a negative
+ * number, where long has no more. */
 static const struct fs {
     uint32_t magic;
-    enum kind kind;
+    enum fs_kind kind;
     const char *name;
 } known[] = {
-    {0x01021994, MEMORY, "tmpfs"},      {0x858458F6, MEMORY, "ramfs"},
-    {0x0000EF53, LOCAL, "ext4"},        {0x58465342, LOCAL, "xfs"},
-    {0xF2F52010, LOCAL, "f2fs"},        {0x794C7630, LOCAL, "overlay"},
-    {0x9123683E, DOUBTFUL, "btrfs"},    {0x2FC12FC1, DOUBTFUL, "zfs"},
-    {0xCA451A4E, DOUBTFUL, "bcachefs"}, {0x00006969, DOUBTFUL, "nfs"},
-    {0xFF534D42, DOUBTFUL, "cifs"},     {0xFE534D42, DOUBTFUL, "smb2"},
-    {0x01021997, DOUBTFUL, "9p"},       {0x65735546, DOUBTFUL, "fuse"},
-    {0x00C36400, DOUBTFUL, "ceph"},     {0x19830326, DOUBTFUL, "fhgfs"},
-    {0x7461636F, DOUBTFUL, "ocfs2"},
+    {0x01021994, FS_MEMORY, "tmpfs"},      {0x858458F6, FS_MEMORY, "ramfs"},
+    {0x0000EF53, FS_LOCAL, "ext4"},        {0x58465342, FS_LOCAL, "xfs"},
+    {0xF2F52010, FS_LOCAL, "f2fs"},        {0x794C7630, FS_LOCAL, "overlay"},
+    {0x9123683E, FS_DOUBTFUL, "btrfs"},    {0x2FC12FC1, FS_DOUBTFUL, "zfs"},
+    {0xCA451A4E, FS_DOUBTFUL, "bcachefs"}, {0x00006969, FS_DOUBTFUL, "nfs"},
+    {0xFF534D42, FS_DOUBTFUL, "cifs"},     {0xFE534D42, FS_DOUBTFUL, "smb2"},
+    {0x01021997, FS_DOUBTFUL, "9p"},       {0x65735546, FS_DOUBTFUL, "fuse"},
+    {0x00C36400, FS_DOUBTFUL, "ceph"},     {0x19830326, FS_DOUBTFUL, "fhgfs"},
+    {0x7461636F, FS_DOUBTFUL, "ocfs2"},
 };
 
 static const struct fs *fs_find(long magic)
@@ -162,18 +169,11 @@ static const struct fs *fs_find(long magic)
     return NULL;
 }
 
-bool fs_type_memory(long magic)
+enum fs_kind fs_kind(long magic)
 {
     const struct fs *fs = fs_find(magic);
 
-    return fs && fs->kind == MEMORY;
-}
-
-bool fs_type_doubtful(long magic)
-{
-    const struct fs *fs = fs_find(magic);
-
-    return fs && fs->kind == DOUBTFUL;
+    return fs ? fs->kind : FS_UNKNOWN;
 }
 
 const char *fs_type_text(long magic, char out[FS_TYPE_TEXT])

@@ -53,13 +53,23 @@ bool file_parent(char *path);
 
 #define FS_TYPE_TEXT 32
 
-/* Return true for tmpfs and ramfs, which never write pages of a file back. */
-bool fs_type_memory(long magic);
-/* Return true if pages may be moved when they are written, or are on another
- * machine. */
-bool fs_type_doubtful(long magic);
+enum fs_kind {
+    FS_UNKNOWN,
+    FS_MEMORY,   /* tmpfs and ramfs, which never write pages of a file back */
+    FS_LOCAL,    /* a disk; a page stays in its place when it is written */
+    FS_DOUBTFUL, /* pages may move when written, or are on another machine */
+};
+enum fs_kind fs_kind(long magic);
 /* Print "ext4", or "type 0x1234" for an unknown type. Returns `out`. */
 const char *fs_type_text(long magic, char out[FS_TYPE_TEXT]);
+
+/* The word size of this machine, added to the version number of a mapped file,
+ * which only programs of the same word size can read; 0 for 64 bits. */
+#define FILE_MACHINE (sizeof(long) == 8 ? 0 : UINT32_C(32) << 16)
+/* Compare the head of such a file with this machine, on which the head has
+ * `head` bytes. Returns how the machine that wrote the file differs, such as
+ * "32-bit words"; NULL if it does not differ. */
+const char *file_foreign(uint32_t version, uint32_t head_bytes, uint32_t head);
 
 /* Find the mount point of the file system that an existing path is on, for
  * advice such as `df -h /srv`; on an error, the path itself. Returns `out`. */

@@ -33,7 +33,6 @@
 #include <bsd/string.h>
 
 #include "common/base/file.h"
-#include "common/base/problem.h"
 #include "common/base/libc.h"
 
 const struct folder_kind folder_state = {.flag = "--state-dir"};
@@ -277,40 +276,7 @@ static bool folder_is_shared(const char *path, const struct stat *st,
     struct statfs s;
 
     return kind->runtime && user_is_root(st->st_uid) && mount_point_is(path) &&
-           statfs(path, &s) == 0 && fs_type_memory((long)s.f_type);
-}
-
-/* Check one directory above `path`. If it is sticky (/tmp, /dev/shm), only the
- * owners of a folder and of the directory can move the folder away. A group
- * with the number of our user is the user's private one, as distributions and
- * Kubernetes (fsGroup) make it. */
-static int parent_check(const char *at, const char *path,
-                        const struct folder_kind *kind, struct problem *p)
-{
-    char user[FOLDER_USER];
-    struct stat st;
-    bool group, others;
-    int err = folder_look(at, &st, kind, p);
-
-    if (err)
-        return err == -ENOENT ? 0 : err; /* folder_make reports it */
-    if (st.st_uid != geteuid() && !user_is_root(st.st_uid))
-        return problem_set(p, EX_CANTCREAT, EPERM,
-                           "%s, above %s, belongs to %s, who could put another "
-                           "folder in its place; give another %s",
-                           at, path, folder_user(st.st_uid, user), kind->flag);
-    group = st.st_mode & S_IWGRP && st.st_gid != 0 && st.st_gid != geteuid();
-    others = st.st_mode & S_IWOTH;
-    if (st.st_mode & S_ISVTX || (!group && !others) ||
-        folder_is_shared(at, &st, kind))
-        return 0;
-    return problem_set(p, EX_CANTCREAT, EPERM,
-                       "%s, above %s, is writable by %s (mode %04o), who could "
-                       "put another folder in its place; `chmod %s %s`, or "
-                       "give another %s",
-                       at, path, others ? "others" : "its group",
-                       (unsigned)(st.st_mode & 07777), others ? "+t" : "g-w",
-                       at, kind->flag);
+           statfs(path, &s) == 0 && fs_kind((long)s.f_type) == FS_MEMORY;
 }
 
 /* Check every existing directory above `path`: a user who can write in one of

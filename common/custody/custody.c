@@ -27,8 +27,9 @@
 #define MAGIC      "MQWCUSTO"
 #define SLOTS_MAX  (1u << 24)
 #define SLOT_ALIGN 64
-#define SUM_START  UINT64_C(0xcbf29ce484222325)
-/* So many bytes at a time of what the kernel does with its locks held; whole
+/* Largest mapping, bytes. With 32-bit addresses the file may be larger. */
+#define MAPPING_MAX (SIZE_MAX / 2)
+/* Bytes per system call that makes the kernel work with its locks held; whole
  * pages. */
 #define CUSTODY_PIECE ((size_t)4 << 20)
 
@@ -69,9 +70,9 @@ static size_t stride_of(size_t body_bytes)
            SLOT_ALIGN;
 }
 
-size_t custody_file_bytes(size_t stride, unsigned slots)
+uint64_t custody_file_bytes(uint64_t stride, unsigned slots)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
     return (FILE_HEAD + stride * slots + page - 1) / page * page;
 }
@@ -90,22 +91,21 @@ static uint64_t sum_add(uint64_t sum, const struct custody_head *h, size_t from,
 /* Return the check sum of the fields that never change. */
 static uint64_t head_sum(const struct custody_head *h)
 {
+    const unsigned char *bytes = (const unsigned char *)h;
     uint64_t sum =
-        sum_add(SUM_START, h, 0, offsetof(struct custody_head, clean));
+        fnv_add(FNV_BEGIN, bytes, offsetof(struct custody_head, clean));
 
-    return sum_add(sum, h, offsetof(struct custody_head, body_bytes),
-                   offsetof(struct custody_head, sum));
+    return fnv_add(sum, bytes + offsetof(struct custody_head, body_bytes),
+                   offsetof(struct custody_head, sum) -
+                       offsetof(struct custody_head, body_bytes));
 }
 
 /* Return the check sum of the fields that name the file's user. */
 static uint64_t owner_sum(const struct custody_head *h)
 {
-    uint64_t sum =
-        sum_add(SUM_START, h, offsetof(struct custody_head, boot_time),
-                offsetof(struct custody_head, next_seq));
+    uint64_t sum = fnv_add(FNV_BEGIN, &h->boot_time, sizeof h->boot_time);
 
-    return sum_add(sum, h, offsetof(struct custody_head, boot_id),
-                   offsetof(struct custody_head, owner_sum));
+    return fnv_add(sum, h->boot_id, sizeof h->boot_id);
 }
 
 /* "In use" is stored last. If the process is killed before that, the file still
@@ -120,25 +120,21 @@ void custody_head_claim(struct custody_head *h, const struct boot *boot)
     h->clean = 0;
 }
 
-/* Report what stood in the way of a file. */
-static void custody_complain(struct problem *p, int err, const char *what,
-                             const char *path)
+/* Report a failed step `what` on a custody file. Returns -err. */
+static int custody_problem(struct problem *p, int err, const char *what,
+                           const char *path)
 {
-    problem_fill(p, EX_CANTCREAT,
-                 "custody file %s: %s: %s; %s, or give another --runtime-dir",
-                 path, what, errno_text(err),
-                 err == ENOSPC ? folder_room(path) : "check the file system");
-    problem_limit(p, err);
+    return problem_set(
+        p, EX_CANTCREAT, err,
+        "custody file %s: %s: %s; %s, or give another --runtime-dir", path,
+        what, errno_text(err),
+        err == ENOSPC   ? folder_room(path)
+        : err == ENOMEM ? "need less: --max-concurrency, --window, --lookahead"
+                        : "check the file system");
 }
 
-#define custody_problem(p, err, what, path)            \
-    __extension__({                                    \
-        int custody_err_ = (err);                      \
-        custody_complain(p, custody_err_, what, path); \
-        problem_code(custody_err_);                    \
-    })
-
-/* Write FREE, filled slots from..to-1, and the rest of the last page. */
+/* Write slots from..to-1 as FREE slots with filled bodies, and zeros to the end
+ * of the last page. */
 static int slots_write(int fd, size_t stride, const struct slot_fill *fill,
                        unsigned from, unsigned to)
 {
@@ -146,12 +142,13 @@ static int slots_write(int fd, size_t stride, const struct slot_fill *fill,
     unsigned char *image = calloc(1, stride);
     unsigned char zero[SLOT_ALIGN] = {0};
     int err = image ? 0 : -ENOMEM;
-    size_t end = FILE_HEAD + stride * to;
+    uint64_t end = FILE_HEAD + (uint64_t)stride * to;
 
     if (image)
         slot_scrub((struct slot *)(void *)image, fill, body);
     for (unsigned i = from; i < to && !err; i++)
-        err = file_write(fd, image, stride, (off_t)(FILE_HEAD + stride * i));
+        err = file_write(fd, image, stride,
+                         (off_t)(FILE_HEAD + (uint64_t)stride * i));
     for (; end < custody_file_bytes(stride, to) && !err; end += sizeof zero)
         err = file_write(fd, zero, sizeof zero, (off_t)end);
     free(image);
@@ -163,7 +160,7 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
 {
     memset(h, 0, sizeof *h);
     memcpy(h->magic, MAGIC, sizeof h->magic);
-    h->version = CUSTODY_VERSION;
+    h->version = CUSTODY_VERSION | FILE_MACHINE;
     h->head_bytes = FILE_HEAD;
     h->slot_head_bytes = SLOT_HEADER;
     h->body_bytes = body_bytes;
@@ -178,7 +175,8 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     h->clean = 1;
 }
 
-/* Report a lack of room, with the arithmetic and what makes it smaller. */
+/* Report a lack of room, with the arithmetic and the settings that reduce it.
+ */
 static int no_room(int fd, const char *path, size_t stride, unsigned slots,
                    struct problem *p)
 {
@@ -187,13 +185,14 @@ static int no_room(int fd, const char *path, size_t stride, unsigned slots,
 
     return problem_set(
         p, EX_CANTCREAT, ENOSPC,
-        "custody file %s: %s: %u slots x %zu bytes = %zu bytes are needed, "
+        "custody file %s: %s: %u slots x %zu bytes = %llu bytes are needed, "
         "%llu are free there; %s, or need less: --max-concurrency, --window, "
         "--lookahead, or the message size of the queue",
-        path, errno_text(ENOSPC), slots, stride, stride * slots,
+        path, errno_text(ENOSPC), slots, stride,
+        (unsigned long long)stride * slots,
         known ? (unsigned long long)s.f_bavail * (unsigned long long)s.f_bsize
               : 0,
-        known && fs_type_memory((long)s.f_type)
+        known && fs_kind((long)s.f_type) == FS_MEMORY
             ? "make it larger (mount -o remount,size=SIZE), give a larger one "
               "by --runtime-dir"
             : "free some space");
@@ -206,7 +205,7 @@ static int no_room(int fd, const char *path, size_t stride, unsigned slots,
 static int slots_allocate(int fd, const char *path, size_t stride,
                           unsigned from, unsigned to, struct problem *p)
 {
-    size_t begin = from ? FILE_HEAD + stride * from : 0;
+    uint64_t begin = from ? FILE_HEAD + (uint64_t)stride * from : 0;
     int err;
 
     do
@@ -226,6 +225,7 @@ static int slots_allocate(int fd, const char *path, size_t stride,
 static int file_create_whole(const char *path, const struct custody_head *h,
                              int *fd, struct problem *p)
 {
+    size_t stride = (size_t)h->stride;
     struct slot_fill fill;
     int err;
 
@@ -233,15 +233,15 @@ static int file_create_whole(const char *path, const struct custody_head *h,
     *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (*fd < 0)
         return custody_problem(p, errno, "create", path);
-    err = slots_allocate(*fd, path, h->stride, 0, h->slots, p);
+    err = slots_allocate(*fd, path, stride, 0, h->slots, p);
     if (!err) {
         err = file_write(*fd, h, sizeof *h, 0);
         if (!err)
-            err = slots_write(*fd, h->stride, &fill, 0, h->slots);
+            err = slots_write(*fd, stride, &fill, 0, h->slots);
         if (!err && fsync(*fd) < 0)
             err = -errno;
         if (err == -ENOSPC)
-            err = no_room(*fd, path, h->stride, h->slots, p);
+            err = no_room(*fd, path, stride, h->slots, p);
         else if (err)
             err = custody_problem(p, -err, "create", path);
     }
@@ -256,31 +256,35 @@ static int file_create_whole(const char *path, const struct custody_head *h,
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p)
 {
+    const char *machine;
+
     if (memcmp(h->magic, MAGIC, sizeof h->magic) != 0)
         return problem_set(p, EX_CONFIG, EINVAL,
                            "%s is not a custody file of mqworker; it was left "
                            "untouched: move it away to start with a new one",
                            path);
-    if (h->head_bytes == bswap_32(FILE_HEAD))
+    machine = file_foreign(h->version, h->head_bytes, FILE_HEAD);
+    if (machine)
         return problem_set(
             p, EX_CONFIG, EINVAL,
-            "custody file %s was written on a machine with the other byte "
-            "order and was left untouched. Run the worker on such a machine "
-            "until the file is empty, or move the file away",
-            path);
-    if (h->version != CUSTODY_VERSION || h->head_bytes != FILE_HEAD ||
-        h->slot_head_bytes != SLOT_HEADER)
+            "custody file %s was written by a worker on a machine with %s and "
+            "was left untouched: let that machine finish (mqctl drain) and "
+            "move store.db alone, or move this file away and lose its messages",
+            path, machine);
+    if (h->version != (CUSTODY_VERSION | FILE_MACHINE) ||
+        h->head_bytes != FILE_HEAD || h->slot_head_bytes != SLOT_HEADER)
         return problem_set(p, EX_CONFIG, EINVAL,
                            "custody file %s is of version %u (layout %u/%u), "
                            "this mqworker reads version %u (%u/%u); it was "
                            "left untouched: run the version that wrote it "
                            "until it is empty, or move it away",
-                           path, h->version, h->head_bytes, h->slot_head_bytes,
-                           CUSTODY_VERSION, FILE_HEAD, SLOT_HEADER);
+                           path, h->version ^ FILE_MACHINE, h->head_bytes,
+                           h->slot_head_bytes, CUSTODY_VERSION, FILE_HEAD,
+                           SLOT_HEADER);
     if (h->sum != head_sum(h) || h->clean > 1 ||
         (!h->clean && h->owner_sum != owner_sum(h)) ||
         h->body_bytes > CUSTODY_BODY_MAX ||
-        h->stride != stride_of(h->body_bytes))
+        h->stride != stride_of((size_t)h->body_bytes))
         return problem_set(p, EX_CONFIG, EINVAL,
                            "the header of custody file %s is damaged (check "
                            "sum); it was left untouched: move it away to "
@@ -316,16 +320,20 @@ static struct slot *slot_at(const struct custody *c, unsigned i)
 
 /* Reserve address space to grow into, and map the slots that exist. A file may
  * have more slots than this run asks for, because an earlier run asked for
- * more; and it may have to grow all the same. */
+ * more. Such a file can still grow by slots_more. */
 static int file_map(struct custody *c, unsigned slots,
                     const struct custody_spec *spec)
 {
-    size_t bytes = custody_file_bytes(c->stride, slots);
+    size_t bytes = (size_t)custody_file_bytes(c->stride, slots);
+    uint64_t most;
     void *at;
 
     c->slots_most = slots > spec->slots_max ? slots : spec->slots_max;
     c->slots_most += spec->slots_more;
-    c->reserved = custody_file_bytes(c->stride, c->slots_most);
+    most = custody_file_bytes(c->stride, c->slots_most);
+    if (most > MAPPING_MAX)
+        return -ENOMEM;
+    c->reserved = (size_t)most;
     at = mmap(NULL, c->reserved, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -379,7 +387,7 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
                      struct problem *p)
 {
     struct custody_head h;
-    uint64_t fit, word;
+    uint64_t fit, word, least;
     struct stat st;
     unsigned slots;
     int err;
@@ -400,19 +408,22 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
     err = custody_head_check(&h, c->path, p);
     if (err)
         return err;
-    c->stride = h.stride;
-    c->body_bytes = h.body_bytes;
-    if (h.slots > SLOTS_MAX ||
-        (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
+    c->stride = (size_t)h.stride;
+    c->body_bytes = (size_t)h.body_bytes;
+    /* Round up to 4 KiB, the smallest page of any machine: the file may have
+     * been written under a kernel with smaller pages than ours. */
+    least = (h.slots * h.stride + FILE_HEAD + 4095) / 4096 * 4096;
+    if (h.slots > SLOTS_MAX || (uint64_t)st.st_size < least)
         return problem_set(p, EX_CONFIG, EINVAL,
                            "custody file %s is cut short: %llu bytes where its "
-                           "header says %zu; it was left untouched: move it "
+                           "header says %llu; it was left untouched: move it "
                            "away to start with a new one",
                            c->path, (unsigned long long)st.st_size,
-                           custody_file_bytes(c->stride, h.slots));
-    /* The number of slots has no check sum, because it grows. It is not
-     * believed if it would leave a message out. A crash while slots are
-     * appended leaves FREE ones behind the last. */
+                           (unsigned long long)least);
+    /* The number of slots has no check sum, because it grows. If a slot behind
+     * that number holds a message, the number is wrong, and the size of the
+     * file gives the number instead. A crash while slots are appended leaves
+     * only FREE slots behind the last slot. */
     slots = h.slots;
     fit = ((uint64_t)st.st_size - FILE_HEAD) / h.stride;
     for (uint64_t i = h.slots; i < fit && fit <= SLOTS_MAX; i++)
@@ -436,15 +447,18 @@ static void slots_resolve(struct custody *c)
 
 /* ---- the same messages in another file ---- */
 
-/* Create a complete new file at `temp`, on disk, with all slots of `old` (may
- * be NULL) that are not FREE as its first ones. The bytes after a message are
- * fill of the new file. RECEIVING slots were resolved before. */
+/* Create a complete new file at `temp`, on disk. Its first slots are copies of
+ * all slots of `old` (may be NULL) that are not FREE. The bytes after a message
+ * are the fill of the new file. RECEIVING slots were resolved before. */
 static int copy_made(const char *temp, const struct custody_head *h,
                      const struct custody *old, struct problem *p)
 {
-    size_t bytes = custody_file_bytes(h->stride, h->slots), next = 0;
+    uint64_t whole = custody_file_bytes(h->stride, h->slots);
+    size_t bytes = (size_t)whole, next = 0;
     unsigned char *map;
-    int fd, err = file_create_whole(temp, h, &fd, p);
+    int fd = -1, err = whole > MAPPING_MAX
+                           ? custody_problem(p, ENOMEM, "make", temp)
+                           : file_create_whole(temp, h, &fd, p);
 
     FAULT_POINT("custody_rebuild_created");
     if (err || !old) {
@@ -460,13 +474,13 @@ static int copy_made(const char *temp, const struct custody_head *h,
     for (unsigned i = 0; i < old->head->slots; i++) {
         struct slot *from = slot_at(old, i);
         struct slot *to =
-            (struct slot *)(void *)(map + FILE_HEAD + h->stride * next);
+            (struct slot *)(void *)(map + FILE_HEAD + (size_t)h->stride * next);
         uint32_t length = atomic_load(&from->length);
 
         if (slot_free(from))
             continue;
         memcpy(to, from, SLOT_HEADER);
-        /* A damaged slot may have any length; there was room for this. */
+        /* A damaged slot may have any length: copy at most a whole body. */
         to->dirty =
             length < old->body_bytes ? length : (uint32_t)old->body_bytes;
         memcpy(to->body, from->body, to->dirty);
@@ -582,11 +596,11 @@ int custody_open(struct custody **out, const char *path,
         then.time = c->head->boot_time;
         memcpy(then.id, c->head->boot_id, sizeof then.id);
         then.id[BOOT_ID - 1] = '\0';
-        /* A torn file stays so until custody_fix. */
+        /* A torn file stays torn until custody_fix. */
         c->torn = !c->head->clean && !boot_same(&now, &then);
-        /* Mark the file as ours, on disk, before the first message. Otherwise a
-         * power cut could bring back an older file that says "clean" and holds
-         * slots of finished messages. */
+        /* Mark the file as in use, on disk, before the first message. Otherwise
+         * a power cut could bring back an older file that says "clean" and
+         * holds slots of finished messages. */
         if (c->head->clean) {
             custody_head_claim(c->head, &now);
             FAULT_POINT("custody_in_use_before_sync");
@@ -601,9 +615,9 @@ int custody_open(struct custody **out, const char *path,
         return err;
     }
     type = fstatfs(c->fd, &disk) == 0 ? (long)disk.f_type : 0;
-    if (!fs_type_memory(type)) { /* an unknown type counts as a disk */
+    if (fs_kind(type) != FS_MEMORY) { /* an unknown type counts as a disk */
         fs_type_text(type, c->disk);
-        c->doubtful = fs_type_doubtful(type);
+        c->doubtful = fs_kind(type) == FS_DOUBTFUL;
     }
     pages_ready(c, 0);
     *out = c;
@@ -645,13 +659,14 @@ static int free_room(struct custody *c, unsigned slots)
 }
 
 /* Append slots. The caller holds size_mtx.
- * Crash before the number is raised: the file is longer than its header says,
- * which the next open allows. Slots in use stay where they are: the pages that
- * are mapped already are not mapped again. */
+ * Crash before the number of slots is raised: the file is longer than its
+ * header says, which the next open allows. Slots in use do not move, because
+ * pages that are mapped already are not mapped again. */
 static int grow_locked(struct custody *c, unsigned slots, struct problem *p)
 {
     unsigned had = c->head->slots;
-    size_t bytes = custody_file_bytes(c->stride, slots), from = c->mapped;
+    size_t bytes = (size_t)custody_file_bytes(c->stride, slots);
+    size_t from = c->mapped;
     int err;
 
     if (slots <= had)

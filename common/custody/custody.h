@@ -163,7 +163,7 @@ _Static_assert(offsetof(struct custody_head, owner_sum) == 112,
 _Static_assert(offsetof(struct custody_head, store) == 120, "custody format");
 
 /* Return the size of a file with that geometry, in whole pages. */
-size_t custody_file_bytes(size_t stride, unsigned slots);
+uint64_t custody_file_bytes(uint64_t stride, unsigned slots);
 /* Fill the header of a new file. `nonce`: 0 for a new number; or the number of
  * the file whose messages are copied to this one, because it marks handlers
  * that may still be running. */

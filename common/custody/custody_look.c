@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/problem.h"
@@ -113,12 +112,13 @@ int custody_look(const char *path,
     if (err)
         return err;
     err = custody_head_check(&h, path, p);
-    if (!err && !(body = malloc(h.body_bytes + 1)))
+    if (!err && !(body = malloc((size_t)h.body_bytes + 1)))
         err = -ENOMEM;
     for (size_t i = 0, at = FILE_HEAD;
-         !err && i < h.slots && at + h.stride <= m.bytes; i++, at += h.stride)
+         !err && i < h.slots && at + h.stride <= m.bytes;
+         i++, at += (size_t)h.stride)
         if (slot_copy(&seen, (const struct slot *)(const void *)(m.at + at),
-                      body, h.body_bytes))
+                      body, (size_t)h.body_bytes))
             err = visit(&seen, arg);
     if (err == -ENOMEM)
         problem_memory(p);
@@ -156,7 +156,7 @@ int custody_holds(const char *path)
         return -EINVAL;
     found = custody_head_check(&h, path, NULL);
     for (size_t at = FILE_HEAD; found == NO && at + h.stride <= m.bytes;
-         at += h.stride)
+         at += (size_t)h.stride)
         found = slot_free((const struct slot *)(const void *)(m.at + at)) ? NO
                                                                           : YES;
     map_close(&m);

@@ -85,13 +85,13 @@ static int file_ready(const char *path, unsigned blocks_max, bool *made)
      * blocks that its header counts. */
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
         pread(fd, &h, sizeof h, 0) == sizeof h &&
-        (size_t)st.st_size >= counters_bytes(h.blocks) &&
-        h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
+        (uint64_t)st.st_size >= counters_bytes(h.blocks) &&
+        h.magic == counters_magic() &&
+        h.version == (COUNTERS_VERSION | FILE_MACHINE) &&
         h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&
         h.blocks_max == blocks_max)
         return fd;
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     if (unlink(path) < 0 && errno != ENOENT)
         return -errno;
     fd = open(path, flags | O_CREAT | O_EXCL, 0600);
@@ -236,7 +236,7 @@ static void head_write(struct counters *c, unsigned blocks_max)
         memset((void *)counters_past(c->map, 0), 0,
                COUNTERS_BLOCKS - COUNTERS_HEAD + used * COUNTERS_STRIDE);
     runs_fold(c, used);
-    h->version = COUNTERS_VERSION;
+    h->version = COUNTERS_VERSION | FILE_MACHINE;
     h->head_bytes = COUNTERS_HEAD;
     h->stride = COUNTERS_STRIDE;
     h->blocks_max = blocks_max;
@@ -254,7 +254,8 @@ static void head_write(struct counters *c, unsigned blocks_max)
 
 int counters_open(struct counters **out, const char *path, unsigned blocks_max)
 {
-    struct counters *c = calloc(1, sizeof *c);
+    const uint64_t bytes = counters_bytes(blocks_max);
+    struct counters *c = bytes <= SIZE_MAX / 2 ? calloc(1, sizeof *c) : NULL;
     void *at = MAP_FAILED;
     bool made = false;
 
@@ -265,16 +266,16 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
     pthread_mutex_init(&c->rest_mtx, NULL);
     /* Map the file, or memory if there can be no file. Bytes beyond the end of
      * the file are not touched before part_allocate has added them. */
-    c->bytes = counters_bytes(blocks_max);
+    c->bytes = (size_t)bytes;
     c->fd = file_ready(path, blocks_max, &made);
     if (c->fd < 0)
-        file_lose(c, "it cannot be made", -c->fd);
+        file_lose(c, "cannot create the file", -c->fd);
     else
         at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
     if (at == MAP_FAILED && c->fd >= 0) {
         file_lose(c, "mmap", errno);
         if (made)
-            unlink(path); /* or it would stay, empty */
+            unlink(path); /* otherwise an empty file would stay */
         close(c->fd);
         c->fd = -1;
     }
@@ -288,7 +289,7 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
     c->map = at;
     part_allocate(c, 0, COUNTERS_BLOCKS);
     head_write(c, blocks_max);
-    (void)counters_claim(c); /* block 0: counters_rest */
+    (void)counters_claim(c); /* claims block 0, for counters_rest */
     *out = c;
     return 0;
 }
@@ -310,7 +311,8 @@ int counters_save(struct counters *c, const char *path)
 {
     struct counters_head *h = counters_head(c->map);
 
-    return file_replace(path, c->map, counters_bytes(atomic_load(&h->blocks)));
+    return file_replace(path, c->map,
+                        (size_t)counters_bytes(atomic_load(&h->blocks)));
 }
 
 void counters_close(struct counters **counters)
@@ -400,6 +402,7 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
 {
     struct counters *c = calloc(1, sizeof *c);
     const struct counters_head *h;
+    const char *machine;
     int err;
 
     *out = NULL;
@@ -411,8 +414,8 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     err = counters_map(c, path);
     if (err == -EINVAL)
         problem_fill(p, EX_CANTCREAT,
-                     "counters file %s: no worker has written it yet, as "
-                     "none has begun to take messages",
+                     "counters file %s: no worker has written it yet, "
+                     "because none has taken messages",
                      path);
     else if (err)
         problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,
@@ -425,21 +428,28 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     if (!err && atomic_load_explicit(&h->magic, memory_order_acquire) !=
                     counters_magic())
         err = problem_set(p, EX_CONFIG, EINVAL,
-                          "counters file %s: it is none, or is not complete; "
-                          "the worker makes a new one when it starts",
+                          "counters file %s: not a complete counters file; "
+                          "the worker creates a new one when it starts",
                           path);
     else if (!err &&
-             (h->version != COUNTERS_VERSION ||
+             (machine = file_foreign(h->version, h->head_bytes, COUNTERS_HEAD)))
+        err = problem_set(p, EX_CONFIG, EPROTO,
+                          "counters file %s: written by a worker on a machine "
+                          "with %s; use the mqctl of that machine, or start "
+                          "the worker here: it replaces the file",
+                          path, machine);
+    else if (!err &&
+             (h->version != (COUNTERS_VERSION | FILE_MACHINE) ||
               h->head_bytes != COUNTERS_HEAD || h->stride != COUNTERS_STRIDE))
         err = problem_set(p, EX_CONFIG, EPROTO,
                           "counters file %s: version %u, this program reads "
                           "version %d; use the mqctl of the worker's release, "
                           "or start the worker of this one",
-                          path, h->version, COUNTERS_VERSION);
+                          path, h->version ^ FILE_MACHINE, COUNTERS_VERSION);
     else if (!err && c->bytes < COUNTERS_BLOCKS)
         err = problem_set(p, EX_CONFIG, EINVAL,
-                          "counters file %s: cut short; the worker makes a new "
-                          "one when it starts",
+                          "counters file %s: cut short; the worker creates a "
+                          "new one when it starts",
                           path);
     if (err) {
         counters_close(&c);

@@ -117,9 +117,9 @@ static inline struct counters_past *counters_past(unsigned char *map,
     return first + n % COUNTERS_JOURNAL;
 }
 
-static inline size_t counters_bytes(unsigned blocks)
+static inline uint64_t counters_bytes(unsigned blocks)
 {
-    return COUNTERS_BLOCKS + COUNTERS_STRIDE * blocks;
+    return COUNTERS_BLOCKS + (uint64_t)COUNTERS_STRIDE * blocks;
 }
 
 /* Return "MQWCOUNT" as a word of memory. */

@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,88 +46,78 @@ int (*runtimedir_statfs)(const char *path, struct statfs *out) = statfs;
 
 /* ---- the runtime directory ---- */
 
-/* The directories that were tried and cannot be used, for the error text. */
-struct looked {
-    char text[512];
-};
-
-__attribute__((format(printf, 2, 3))) static void
-looked_add(struct looked *l, const char *fmt, ...)
+/* Add a directory that cannot be used to the list for the error text. */
+static void looked_add(char looked[LOOKED], const char *path, const char *why)
 {
-    size_t used = strlen(l->text);
-    va_list args;
-
-    if (used)
-        strlcat(l->text, ", ", sizeof l->text);
-    used = strlen(l->text);
-    va_start(args, fmt);
-    vsnprintf(l->text + used, sizeof l->text - used, fmt, args);
-    va_end(args);
+    text_append(looked, LOOKED, "%s%s (%s)", *looked ? ", " : "", path, why);
 }
 
-/* Return true if a path lies in memory; else add the reason to `l`. A symbolic
+/* Return true if a path lies in memory; else add it to `looked`. A symbolic
  * link is named with its target, as another user may have put it there. */
-static bool in_memory(const char *path, struct looked *l)
+static bool in_memory(const char *path, char looked[LOOKED])
 {
-    char text[FS_TYPE_TEXT], to[PATH_MAX], at[PATH_MAX];
+    char type[FS_TYPE_TEXT], to[PATH_MAX], at[PATH_MAX], why[200];
     ssize_t n = readlink(path, to, sizeof to - 1);
     struct statfs s;
-    int err = 0;
 
     to[n > 0 ? n : 0] = '\0';
     /* A path that does not exist will be on the file system of its parent. */
     strlcpy(at, path, sizeof at);
-    while (!err && runtimedir_statfs(at, &s) < 0)
-        if ((errno != ENOENT && errno != ENOTDIR) || !file_parent(at))
-            err = errno;
-    if (err)
-        looked_add(l, "%s (%s)", path, errno_text(err));
-    else if (!fs_type_memory((long)s.f_type))
-        looked_add(l, "%s (%s%.100s%s%s)", path,
-                   n > 0 ? "a symbolic link to " : "", to, n > 0 ? ", on " : "",
-                   fs_type_text((long)s.f_type, text));
-    else
+    while (runtimedir_statfs(at, &s) < 0)
+        if ((errno != ENOENT && errno != ENOTDIR) || !file_parent(at)) {
+            looked_add(looked, path, errno_text(errno));
+            return false;
+        }
+    if (fs_kind((long)s.f_type) == FS_MEMORY)
         return true;
+    snprintf(why, sizeof why, "%s%.100s%s%s",
+             n > 0 ? "a symbolic link to " : "", to, n > 0 ? ", on " : "",
+             fs_type_text((long)s.f_type, type));
+    looked_add(looked, path, why);
     return false;
 }
 
 /* Find the first of the default directories that lies in memory; false if none
  * does. */
-static bool preset_find(char out[PATH_MAX], struct looked *l)
+static bool preset_find(char out[PATH_MAX], char looked[LOOKED])
 {
     const char *service = folder_variable("RUNTIME_DIRECTORY");
     const char *session = folder_variable("XDG_RUNTIME_DIR");
+    char named[PATH_MAX]; /* cut if it is longer */
     struct stat st;
 
     if (service && strcspn(service, ":") < PATH_MAX) {
         snprintf(out, PATH_MAX, "%.*s", (int)strcspn(service, ":"), service);
-        if (in_memory(out, l))
+        if (in_memory(out, looked))
             return true;
     }
     if (geteuid() == 0) {
         strlcpy(out, "/run/mqworker", PATH_MAX);
-        if (in_memory(out, l))
+        if (in_memory(out, looked))
             return true;
     }
     /* After a change of user, the variable may still name the directory of the
      * other user, and the directory may outlive its session (XDG Base Directory
      * Specification). */
+    snprintf(named, sizeof named, "$XDG_RUNTIME_DIR%s%s", session ? " " : "",
+             session ? session : "");
     if (!session)
-        looked_add(l, "$XDG_RUNTIME_DIR (not set)");
+        looked_add(looked, named, "not set");
     else if (stat(session, &st) < 0)
-        looked_add(l, "$XDG_RUNTIME_DIR %s (%s)", session, errno_text(errno));
+        looked_add(looked, named, errno_text(errno));
     else if (st.st_uid != geteuid())
-        looked_add(l, "$XDG_RUNTIME_DIR %s (of another user)", session);
-    else if (folder_join(out, session, "/mqworker", "") && in_memory(out, l))
+        looked_add(looked, named, "of another user");
+    else if (folder_join(out, session, "/mqworker", "") &&
+             in_memory(out, looked))
         return true;
     snprintf(out, PATH_MAX, "/dev/shm/mqworker-%u", (unsigned)geteuid());
-    return in_memory(out, l);
+    return in_memory(out, looked);
 }
 
 int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                     struct problem *p)
 {
-    struct looked l = {""};
+    char looked[LOOKED] = "";
 
     if (wish->dir &&
         (wish->dir[0] == '\0' || strlen(wish->dir) >= PATH_MAX - 1))
@@ -138,15 +127,15 @@ int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                            wish->dir[0] ? "too long" : "empty");
     if (wish->dir) {
         strlcpy(out, wish->dir, PATH_MAX);
-        if (!in_memory(out, &l) && !wish->allow_disk)
+        if (!in_memory(out, looked) && !wish->allow_disk)
             return problem_set(
                 p, EX_CANTCREAT, EXDEV,
                 FLAG ": %s is not a tmpfs. On disk, a kill during writeback "
                      "loses the message being received. Give a directory on a "
                      "tmpfs (mount -t tmpfs tmpfs DIR; " DOCKER
                      "), or take the risk with --allow-disk-custody",
-                l.text);
-    } else if (!preset_find(out, &l)) {
+                looked);
+    } else if (!preset_find(out, looked)) {
         out[0] = '\0';
         if (!wish->allow_disk)
             return problem_set(
@@ -157,7 +146,7 @@ int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                 "DIR; " DOCKER
                 "; Kubernetes: emptyDir with medium: Memory), or take "
                 "the risk with --allow-disk-custody",
-                l.text);
+                looked);
     }
     for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
         out[n - 1] = '\0';
@@ -423,16 +412,16 @@ static int last_find(struct runtimedir *r, const char *home, struct problem *p)
 static int last_open(struct runtimedir *r, const struct runtimedir_wish *wish,
                      const char *home, struct problem *p)
 {
-    struct looked l = {""};
+    char looked[LOOKED] = "";
     char root[PATH_MAX];
 
-    if (!in_memory(r->was, &l) && !wish->allow_disk)
+    if (!in_memory(r->was, looked) && !wish->allow_disk)
         return problem_set(
             p, EX_CONFIG, EXDEV,
             "messages in flight are on disk, in %s; nothing was changed. "
             "Start the worker with --allow-disk-custody once, finish these "
             "messages with `mqctl drain %s`, then start it without",
-            l.text, SHELL_QUEUE(strrchr(home, '/')));
+            looked, SHELL_QUEUE(strrchr(home, '/')));
     strlcpy(r->folder, r->was, sizeof r->folder);
     if (folder_same(r->folder, home))
         return 0;

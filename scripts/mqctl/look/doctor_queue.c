@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
 #include "common/base/problem.h"
@@ -406,7 +407,7 @@ static void slots_check(struct findings *f, const struct snapshot *v)
     struct statfs s;
     int fd;
 
-    if (kib > 0) /* such memory may be swapped out */
+    if (kib > 0) /* memory that is not locked may be swapped out */
         FOUND(f, WARN, "custody",
               fix(f,
                   "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
@@ -426,7 +427,7 @@ static void slots_check(struct findings *f, const struct snapshot *v)
             FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
         return;
     }
-    if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
+    if (fstatfs(fd, &s) == 0 && fs_kind((long)s.f_type) != FS_MEMORY)
         FOUND(f, WARN, "custody",
               fix(f,
                   "mqctl drain %s; then mqworker --runtime-dir "

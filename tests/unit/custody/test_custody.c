@@ -7,6 +7,8 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/file.h"
+
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 TestSuite(custody, .init = fixture_init, .fini = fixture_fini);
@@ -67,11 +69,12 @@ static void made(void)
 
 Test(custody, other_version_is_refused_with_78_and_left_untouched)
 {
+    const uint32_t none = FILE_MACHINE, next = none | (CUSTODY_VERSION + 1);
+
     made();
-    fixture_patch(fixture_file, AT_VERSION, &(uint32_t){CUSTODY_VERSION + 1},
-                  4);
+    fixture_patch(fixture_file, AT_VERSION, &next, 4);
     refused(EX_CONFIG, "version 2");
-    fixture_patch(fixture_file, AT_VERSION, &(uint32_t){0}, 4);
+    fixture_patch(fixture_file, AT_VERSION, &none, 4);
     refused(EX_CONFIG, "version 0");
 }
 
@@ -95,6 +98,16 @@ Test(custody, other_byte_order_is_refused_with_78_and_says_so)
         fixture_patch(fixture_file, fields[i].at, swapped, n);
     }
     refused(EX_CONFIG, "the other byte order");
+}
+
+Test(custody, other_word_size_is_refused_with_78_and_says_so)
+{
+    const uint32_t other = FILE_MACHINE ^ 32u << 16;
+
+    made();
+    fixture_patch(fixture_file, AT_VERSION,
+                  &(uint32_t){CUSTODY_VERSION | other}, 4);
+    refused(EX_CONFIG, other ? "32-bit words" : "64-bit words");
 }
 
 Test(custody, other_layout_is_refused_with_78)

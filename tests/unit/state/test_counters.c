@@ -1,9 +1,11 @@
 /* test_counters.c - what the worker writes is what others read, also at a
  * kill */
 #include <criterion/criterion.h>
+#include <byteswap.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/state/counters.h"
 #include "common/state/counters_file.h"
 #include "common/state/worker_lock.h"
@@ -377,7 +380,7 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     struct stat before, after;
 
     both();
-    counters_head(map(w))->version = COUNTERS_VERSION + 1;
+    counters_head(map(w))->version++;
     counters_close(&r);
     cr_assert_lt(counters_attach(&r, path, &p), 0);
     cr_assert_eq(p.status, EX_CONFIG);
@@ -388,9 +391,40 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
     cr_assert_eq(stat(path, &after), 0);
     cr_assert_neq(before.st_ino, after.st_ino);
-    cr_assert_eq(counters_head(map(old))->version, COUNTERS_VERSION + 1);
+    cr_assert_eq(counters_head(map(old))->version,
+                 (COUNTERS_VERSION + 1) | FILE_MACHINE);
     counters_close(&old);
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
+}
+
+/* refused_as - check that the file is refused for its machine, and replaced by
+ * a start */
+static void refused_as(const char *machine)
+{
+    struct problem p;
+
+    counters_close(&r);
+    cr_assert_lt(counters_attach(&r, path, &p), 0);
+    cr_assert_eq(p.status, EX_CONFIG);
+    cr_assert(strstr(p.text, machine), "no \"%s\" in: %s", machine, p.text);
+    counters_close(&w);
+    cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
+    cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
+}
+
+Test(counters, a_file_of_another_byte_order_or_word_size_is_refused_as_such)
+{
+    struct counters_head *h;
+
+    both();
+    h = counters_head(map(w));
+    h->version = bswap_32(h->version);
+    h->head_bytes = bswap_32(h->head_bytes);
+    h->stride = bswap_64(h->stride);
+    refused_as("the other byte order");
+    h = counters_head(map(w));
+    h->version ^= 32u << 16;
+    refused_as(FILE_MACHINE ? "64-bit words" : "32-bit words");
 }
 
 Test(counters, a_file_of_another_user_is_replaced)
