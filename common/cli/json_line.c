@@ -149,6 +149,20 @@ int json_put_time(json_t *object, const char *name, uint64_t wall_ns)
     return err < 0 ? -ENOMEM : 0;
 }
 
+int json_put_usage(json_t *object, const struct usage *usage)
+{
+    double seconds = (double)usage->cpu_ns / (double)NS_PER_S;
+    int err =
+        json_object_set_new(object, "cpu_seconds",
+                            usage->cpu_ns ? json_real(seconds) : json_null());
+
+    err |= json_object_set_new(object, "peak_memory_bytes",
+                               usage->peak_bytes
+                                   ? json_integer((json_int_t)usage->peak_bytes)
+                                   : json_null());
+    return err < 0 ? -ENOMEM : 0;
+}
+
 /* ---- base64 ---- */
 
 static const char digits[] =

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/base/process_stat.h"
+
 /* Call first in main, in a program without threads that reads JSON: if jansson
  * gets no memory, the program ends with a line and EX_OSERR, instead of using a
  * text that lacks bytes. */
@@ -39,6 +41,9 @@ int json_put_bytes(json_t *object, const char *name, const void *data,
 /* Add a time for people as NAME, and in ns as NAME_ns; null and 0 if unknown.
  * Returns 0 or -ENOMEM. */
 int json_put_time(json_t *object, const char *name, uint64_t wall_ns);
+/* Add what a handler used: cpu_seconds, a number, and peak_memory_bytes; null
+ * if unknown. Returns 0 or -ENOMEM. */
+int json_put_usage(json_t *object, const struct usage *usage);
 
 /* Encode bytes in base64 (RFC 4648, section 4, with padding). The caller frees
  * the text. NULL: no memory. */

@@ -220,6 +220,8 @@ static const char schema[] = UNNAMED
     " error TEXT,"
     " stderr BLOB NOT NULL,"
     " said INTEGER NOT NULL DEFAULT 0,"
+    " cpu_ns INTEGER,"
+    " peak_bytes INTEGER,"
     " PRIMARY KEY (row, n)) WITHOUT ROWID;"
     "CREATE TABLE replays ("
     " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"

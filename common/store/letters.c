@@ -262,7 +262,7 @@ int letters_history(struct store *s, int64_t row,
                                  void *arg),
                     void *arg)
 {
-    static const int columns[] = {3, 4};
+    static const int columns[] = {ATTEMPT_ERROR, ATTEMPT_STDERR};
     struct sql_bytes part[2];
     struct store_attempt *a;
     sqlite3_stmt *st;
@@ -273,15 +273,18 @@ int letters_history(struct store *s, int64_t row,
                         SQL_VALUES(value_int(row), value_int(n)));
         a = err > 0 ? sql_copy(st, sizeof *a, columns, 2, part) : NULL;
         if (a) {
-            n = (unsigned)sqlite3_column_int64(st, 0);
+            n = (unsigned)sqlite3_column_int64(st, ATTEMPT_N);
             *a = (struct store_attempt){
-                .started_ns = sql_column_u64(st, 1),
-                .duration_ns = sql_column_u64(st, 2),
+                .started_ns = sql_column_u64(st, ATTEMPT_STARTED),
+                .duration_ns = sql_column_u64(st, ATTEMPT_DURATION),
                 .error = part[0].at,
                 .stderr_tail = part[1].at,
                 .stderr_size = part[1].size,
-                .said = sqlite3_column_int(st, 5) != 0,
+                .said = sqlite3_column_int(st, ATTEMPT_SAID) != 0,
             };
+            if (sqlite3_column_count(st) > ATTEMPT_PEAK)
+                a->usage = (struct usage){sql_column_u64(st, ATTEMPT_CPU),
+                                          sql_column_u64(st, ATTEMPT_PEAK)};
         } else if (err > 0) {
             err = -ENOMEM;
         }
@@ -653,6 +656,8 @@ static int attempt_put(unsigned n, const struct store_attempt *a, void *arg)
     put_int(w, o, "n", n);
     put_time(w, o, "started_at", a->started_ns);
     put_int(w, o, "duration_ns", a->duration_ns);
+    if (json_put_usage(o, &a->usage) < 0)
+        w->err = -ENOMEM;
     put_text(w, o, "error", a->error);
     error_text(text, a->error, a->said, a->stderr_tail ? a->stderr_tail : "",
                a->stderr_size);

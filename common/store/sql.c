@@ -367,17 +367,32 @@ int sql_row_state(struct sql *sql, int64_t row)
     return err < 0 ? err : (int)state;
 }
 
+/* A store of an older version, which has the same number, lacks two columns.
+ * They are added in the transaction of the attempt. Crash before its commit:
+ * the store is as the older version left it. After it: the older version can
+ * still read and write the store, because it names the columns that it
+ * knows. */
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a)
 {
     size_t cut = a->stderr_size > STDERR_MAX ? a->stderr_size - STDERR_MAX : 0;
     const char *tail = a->stderr_size ? a->stderr_tail + cut : NULL;
+    const struct sql_value *values =
+        SQL_VALUES(value_int(row), value_u64(a->started_ns),
+                   value_u64(a->duration_ns), value_string(a->error),
+                   value_blob(tail, a->stderr_size - cut), value_int(a->said),
+                   value_u64(a->usage.cpu_ns), value_u64(a->usage.peak_bytes));
+    int err = sql_run(sql, SQL_ADD_ATTEMPT, values);
 
-    return sql_run(sql, SQL_ADD_ATTEMPT,
-                   SQL_VALUES(value_int(row), value_u64(a->started_ns),
-                              value_u64(a->duration_ns), value_string(a->error),
-                              value_blob(tail, a->stderr_size - cut),
-                              value_int(a->said)));
+    if (!err || sqlite3_errcode(sql->db) != SQLITE_ERROR)
+        return err;
+    err = sql_error(sql->db,
+                    sqlite3_exec(sql->db,
+                                 "ALTER TABLE attempts ADD COLUMN cpu_ns"
+                                 " INTEGER; ALTER TABLE attempts ADD COLUMN"
+                                 " peak_bytes INTEGER",
+                                 NULL, NULL, NULL));
+    return err ? err : sql_run(sql, SQL_ADD_ATTEMPT, values);
 }
 
 uint64_t sql_column_u64(sqlite3_stmt *st, int column)

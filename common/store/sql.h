@@ -126,6 +126,19 @@ enum sql_column {
     COL_SENT,
     COL_ERROR_TEXT, /* NULL: none */
 };
+/* Columns of SQL_HISTORY, in the order of the table. */
+enum attempt_column {
+    ATTEMPT_ROW,
+    ATTEMPT_N,
+    ATTEMPT_STARTED,
+    ATTEMPT_DURATION,
+    ATTEMPT_ERROR,
+    ATTEMPT_STDERR,
+    ATTEMPT_SAID,
+    /* The store of an older version gets these with its next attempt: */
+    ATTEMPT_CPU,
+    ATTEMPT_PEAK,
+};
 /* Read all fields but `data`; group and error point into the statement.
  * -EUCLEAN: the store never writes such a row. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);

@@ -25,16 +25,24 @@
                 " boot, " LAST_REPLAY("token") ", " LAST_REPLAY(               \
                     "marked_ns") ", " LAST_REPLAY("sent") ", " ERROR_TEXT_OF
 
-#define LETTERS                                                     \
-    " FROM messages WHERE state >= 3 AND state = ?9"                \
+#define LETTER_WANTED                                               \
     " AND (died_ns, row) > (?1, ?2) AND (died_ns, row) < (?3, ?4)"  \
     " AND (?5 = 0 OR reason = ?5)"                                  \
     " AND (?6 IS NULL OR group_key = ?6)"                           \
     " AND (?7 IS NULL OR error_like(?7, error, " ERROR_TEXT_OF "))" \
     " AND (?8 IS NULL OR body_has(data, header_size, ?8))"
+#define LETTERS " FROM messages WHERE state >= 3 AND state = ?9" LETTER_WANTED
+/* Rows that were letters: the replayed message failed and is to run again. */
+#define RETRIES                                                   \
+    " FROM messages WHERE state < 3 AND row IN (SELECT row FROM " \
+    "replays)" LETTER_WANTED
 /* Only an operator removes a letter before its hook has run. */
 #define HOOK_OVER \
     " AND NOT EXISTS (SELECT 1 FROM hooks WHERE hooks.row = messages.row)"
+/* Unlike the flags of each row, the index messages_cancelled is read fast. */
+#define NOT_CANCELLED(state)                                         \
+    " AND row NOT IN (SELECT row FROM messages WHERE state = " state \
+    " AND flags & 8)"
 #define NEWEST_FIRST " ORDER BY died_ns DESC, row DESC"
 #define OLDEST_FIRST " ORDER BY died_ns, row"
 
@@ -101,11 +109,13 @@ STATEMENT(SQL_UPDATE,
     " group_key = ?8, due_ns = " DUE("?9", "?10") ", delay_ns = ?11,"
     " first_received_ns = ?12, died_ns = ?13, reason = ?14, error = ?15,"
     " boot = ?16 WHERE row = ?17")
-STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
+STATEMENT(SQL_DELETE, /* a letter that was edited has another id */
+    "DELETE FROM messages WHERE row = ?1 AND"
+    " (state < 3 OR ?2 IS NULL OR id = ?2)")
 STATEMENT(SQL_ADD_ATTEMPT,
     "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr,"
-    " said) SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5, ?6"
-    " FROM attempts WHERE row = ?1")
+    " said, cpu_ns, peak_bytes) SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4,"
+    " ?5, ?6, nullif(?7, 0), nullif(?8, 0) FROM attempts WHERE row = ?1")
 STATEMENT(SQL_STRAYS,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
     " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)"
@@ -171,14 +181,17 @@ STATEMENT(SQL_COUNT_WAITING, "SELECT count(*) FROM messages WHERE state = 1")
 STATEMENT(SQL_COUNT_PARKED, "SELECT count(*) FROM messages WHERE state = 2")
 STATEMENT(SQL_AGES,
     "SELECT (SELECT first_received_ns FROM messages WHERE row = (SELECT"
-    " min(row) FROM messages INDEXED BY messages_due WHERE state = 1)),"
+    " min(row) FROM messages INDEXED BY messages_due WHERE state = 1"
+    NOT_CANCELLED("1") ")),"
     " (SELECT first_received_ns FROM messages WHERE row = (SELECT min(row)"
-    " FROM messages INDEXED BY messages_parked WHERE state = 2)),"
-    " (SELECT received_ns FROM spool ORDER BY key LIMIT 1),"
+    " FROM messages INDEXED BY messages_parked WHERE state = 2"
+    NOT_CANCELLED("2") ")),"
+    " (SELECT received_ns FROM spool WHERE NOT flags & 8"
+    " ORDER BY key LIMIT 1),"
     " (SELECT first_received_ns FROM messages WHERE receive_seq ="
     " (SELECT max(receive_seq) FROM messages)),"
     " (SELECT min(due_ns) FROM messages INDEXED BY messages_due"
-    " WHERE state = 1)")
+    " WHERE state = 1" NOT_CANCELLED("1") ")")
 STATEMENT(SQL_COUNT_CANCELLED,
     "SELECT count(*) FROM messages WHERE state = ?1 AND flags & 8")
 STATEMENT(SQL_COUNT_DEAD, /* few letters are replayed, so this is faster */
@@ -226,6 +239,8 @@ STATEMENT(SQL_LIST_NEWEST,
     "SELECT " LETTER_COLUMNS LETTERS NEWEST_FIRST " LIMIT ?10")
 STATEMENT(SQL_LIST_OLDEST,
     "SELECT " LETTER_COLUMNS LETTERS OLDEST_FIRST " LIMIT ?10")
+STATEMENT(SQL_LIST_RETRIES,
+    "SELECT " LETTER_COLUMNS RETRIES NEWEST_FIRST " LIMIT ?10")
 STATEMENT(SQL_WAITING,
     "SELECT " WAITING_COLUMNS("?9") " FROM messages"
     " WHERE state = 1" BY_DUE)
@@ -269,16 +284,23 @@ STATEMENT(SQL_SUMMARY,
     " LIMIT ?10) GROUP BY value, text ORDER BY times DESC, newest DESC,"
     " value, text")
 STATEMENT(SQL_LETTER,
-    "SELECT " LETTER_COLUMNS " FROM messages WHERE row = ?1 AND state >= 3")
-STATEMENT(SQL_HISTORY,
-    "SELECT n, started_ns, duration_ns, error, stderr, said FROM attempts"
-    " WHERE row = ?1 AND n > ?2 ORDER BY n LIMIT 1")
+    "SELECT " LETTER_COLUMNS " FROM messages WHERE row = ?1 AND (state >= 3"
+    " OR (?2 AND EXISTS (SELECT 1 FROM replays WHERE replays.row = ?1)))")
+STATEMENT(SQL_HISTORY, /* a store of an older version has fewer columns */
+    "SELECT * FROM attempts WHERE row = ?1 AND n > ?2 ORDER BY n LIMIT 1")
 STATEMENT(SQL_MARK,
     "UPDATE messages SET state = 4, boot = ?3"
-    " WHERE row = ?1 AND died_ns = ?2 AND state = 3")
+    " WHERE row = ?1 AND died_ns = ?2 AND id = ?4 AND state = 3")
 STATEMENT(SQL_MARK_AGAIN,
     "UPDATE messages SET boot = ?3"
-    " WHERE row = ?1 AND died_ns = ?2 AND state = 4")
+    " WHERE row = ?1 AND died_ns = ?2 AND id = ?4 AND state = 4")
+STATEMENT(SQL_EDIT, /* a letter sent elsewhere is not on its way */
+    "UPDATE messages SET state = 4, boot = ?3, id = ?5, header_size = ?6,"
+    " data = ?7 WHERE row = ?1 AND died_ns = ?2 AND id = ?4"
+    " AND (state = 3 OR (state = 4 AND elsewhere(boot, ?3)))")
+STATEMENT(SQL_SENT_AWAY,
+    "DELETE FROM messages WHERE row = ?1 AND died_ns = ?2 AND id = ?4"
+    " AND (state = 3 OR (state = 4 AND elsewhere(boot, ?3)))")
 STATEMENT(SQL_MARKED,
     "SELECT 1 FROM messages WHERE row = ?1 AND died_ns = ?2 AND state = 4")
 STATEMENT(SQL_UNMARK,
@@ -311,7 +333,8 @@ STATEMENT(SQL_LETTER_HAS_ID,
 STATEMENT(SQL_LETTER_HAS_DEATH,
     "SELECT 1 FROM messages WHERE state >= 3 AND state IN (3, 4)"
     " AND died_ns = ?1 AND priority = ?2 AND data = ?3 LIMIT 1")
-STATEMENT(SQL_DISCARD, "DELETE FROM messages WHERE row = ?1 AND state >= 3")
+STATEMENT(SQL_DISCARD, /* a letter that was edited has another id */
+    "DELETE FROM messages WHERE row = ?1 AND state >= 3 AND id = ?2")
 STATEMENT(SQL_SHRINK_WORTH, /* over 1 MiB and over a quarter is unused */
     "SELECT freelist_count > 256 AND freelist_count > page_count / 4 FROM"
     " pragma_freelist_count, pragma_page_count")

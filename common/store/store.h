@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 
 #include "common/base/problem.h"
+#include "common/base/process_stat.h"
 #include "common/base/ulid.h"
 #include "common/message/error_text.h"
 
@@ -122,6 +123,7 @@ struct store_attempt {
     const char *stderr_tail; /* at most 4 KiB; any bytes */
     size_t stderr_size;
     bool said; /* the handler itself gave the error */
+    struct usage usage;
 };
 
 /* Open a store. If the file is missing, it is made with mode 0600 if `create`

@@ -6,7 +6,6 @@
 #include "scripts/mqdlq/decode.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,8 @@
 #include "common/cli/json_line.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
+
+#define SECONDS_MOST 1000000000
 
 /* State while a letter is read. The first error is kept; the reading goes on,
  * but its result is not used. */
@@ -73,15 +74,16 @@ static const json_t *member_find(const struct reading *r, const char *name)
  * A time also has a member NAME_ns, and bytes other than UTF-8 are in
  * NAME_base64. */
 static const char *const letter_members[] = {
-    "id",       "message_id", "queue",    "state",
-    "died_at",  "reason",     "error",    "error_text",
-    "attempts", "crashes",    "priority", "redelivered",
-    "released", "group",      "header",   "length_inferred",
-    "size",     "body",       "stderr",   "first_received_at",
-    "history",  NULL};
-static const char *const attempt_members[] = {"n",     "started_at", "duration",
-                                              "error", "error_text", "stderr",
-                                              "said",  "machine",    NULL};
+    "id",       "message_id", "queue",       "state",
+    "died_at",  "reason",     "error",       "error_text",
+    "attempts", "crashes",    "priority",    "redelivered",
+    "released", "group",      "header",      "length_inferred",
+    "size",     "body",       "stderr",      "first_received_at",
+    "history",  "replay",     "replayed_at", NULL};
+static const char *const attempt_members[] = {
+    "n",      "started_at", "duration", "error",       "error_text",
+    "stderr", "said",       "machine",  "cpu_seconds", "peak_memory_bytes",
+    NULL};
 
 /* Refuse an unknown member, because a letter with a misspelt group would
  * otherwise be imported without a group. */
@@ -155,6 +157,19 @@ static uint64_t read_number(struct reading *r, const char *name, uint64_t most)
         return (uint64_t)n;
     text_refuse(r, "%s is not a number from 0 to %llu", name,
                 (unsigned long long)most);
+    return 0;
+}
+
+/* Read a number of seconds, as ns; 0 if it is missing. */
+static uint64_t read_seconds(struct reading *r, const char *name)
+{
+    const json_t *value = member_find(r, name);
+    double s = json_number_value(value);
+
+    if (!value || (json_is_number(value) && s >= 0 && s <= SECONDS_MOST))
+        return (uint64_t)(s * (double)NS_PER_S + 0.5);
+    text_refuse(r, "%s is not a number of seconds, up to %d", name,
+                SECONDS_MOST);
     return 0;
 }
 
@@ -267,6 +282,8 @@ static void read_history(struct reading *r, struct letter_import *l)
         a->stderr_tail = tail.at;
         a->stderr_size = tail.size;
         a->said = read_flag(r, "said", 1) != 0;
+        a->usage.cpu_ns = read_seconds(r, "cpu_seconds");
+        a->usage.peak_bytes = read_number(r, "peak_memory_bytes", INT64_MAX);
         d->machines[i] = read_bytes(r, "machine").at;
     }
     r->object = letter;

@@ -497,7 +497,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 {
     struct shown *v = arg;
     const char *machine, *tail = a->stderr_tail;
-    char time[TIME_TEXT], took[DURATION_TEXT];
+    char time[TIME_TEXT], took[DURATION_TEXT], used[USAGE_TEXT];
     size_t size = a->stderr_size;
     uint64_t whole = a->duration_ns;
 
@@ -505,8 +505,9 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
         whole -= whole % NS_PER_MS; /* for people; --json has all digits */
     if (n == 1)
         title_print("Attempts");
-    printf("  %u  %s  took %s  ", n, term_time(a->started_ns, time),
+    printf("  %u  %s  took %s", n, term_time(a->started_ns, time),
            duration_print(whole, took));
+    printf("%s%s  ", *usage_print(&a->usage, used) ? ", " : "", used);
     if (a->error)
         safe_text(stdout, a->error, strlen(a->error), true);
     machine = v->ctx->broker
@@ -519,7 +520,8 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
     putchar('\n');
     if (size == 0)
         return 0;
-    /* Repeated tracebacks would hide a different one. */
+    /* Print repeated output once, because a traceback that differs would be
+     * hard to find among equal ones. */
     if (v->tail && v->tail_size == size && memcmp(v->tail, tail, size) == 0) {
         printf("       (standard error as in attempt %u)\n", v->tail_attempt);
         return 0;

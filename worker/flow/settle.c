@@ -476,8 +476,8 @@ static uint64_t retry_wait(struct flow *f, const struct delivery *d,
 
 /* Settle a failure: the message waits for its retry, or is dead for `reason`. A
  * source that settles late may keep a retry in memory as soon as no thread
- * reads the message any more. LANE_NONE tells it that this is so now, and not
- * only when this lane takes its next message.
+ * reads the message any more. With LANE_NONE that is now; with a lane it would
+ * be when the lane takes its next message.
  * Not inline, so that settle_other has a small frame. */
 __attribute__((noinline)) static void
 failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
@@ -490,6 +490,7 @@ failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
         .stderr_tail = out->tail,
         .stderr_size = out->tail_size,
         .said = out->said,
+        .usage = out->usage,
     };
     uint64_t now = clock_wall_ns();
     struct decision dec;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/process_stat.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
 #include "worker/mqworker.h"
@@ -133,12 +134,14 @@ enum outcome_kind {
 struct outcome {
     enum outcome_kind kind;
     enum mqw_verdict verdict;
-    bool ran;     /* something of it may have happened */
+    bool ran;     /* the handler may have done something */
     bool said;    /* the error is the handler's own words */
     bool delayed; /* a retry waits delay_ns, whatever the backoff says */
     char error[OUTCOME_ERROR]; /* "exit 1", "signal 11"; "" when done */
     uint64_t duration_ns;
-    uint64_t delay_ns; /* so it is 0, false, where a handler cannot say so */
+    uint64_t delay_ns;  /* of a retry, if `delayed` */
+    struct usage usage; /* of a handler that is a process for one message; else
+                         * 0, as it was when the outcome was made */
     size_t tail_size;
     char tail[OUTCOME_TAIL]; /* end of its stderr */
 };

@@ -57,6 +57,7 @@ struct attempt {
     const char *stderr_tail; /* any bytes */
     size_t stderr_size;
     bool said; /* the error is the handler's own words */
+    struct usage usage;
 };
 
 /* A verdict. DONE and DISCARD use only m, kind and lane. Pointers are borrowed

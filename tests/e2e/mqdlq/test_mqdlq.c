@@ -118,6 +118,89 @@ Test(mqdlq, show_has_fields_history_and_body_without_control_bytes)
     cr_assert_null(strchr(out, '\033'));
 }
 
+/* Return the attempts of letter 1, as JSON. */
+static json_t *history_of(const char *q)
+{
+    json_t *o = json_loads(dlq_out("show", "--json", q, "1"), 0, NULL);
+    json_t *history = json_incref(json_object_get(o, "history"));
+
+    json_decref(o);
+    cr_assert_eq(json_array_size(history), 2);
+    return history;
+}
+
+/* tail keeps 64 MiB and the handler waits for it, so the attempt used that
+ * much. */
+Test(mqdlq, show_has_what_each_attempt_used_and_import_keeps_it)
+{
+    const char *q = harness_queue(0, 0), *copy = harness_queue(0, 0);
+    const char *out;
+    struct harness_process *w = harness_worker(
+        q, "--max-attempts", "2", "--backoff", "1ms", "--", "sh", "-c",
+        "head -c 67108864 /dev/zero | tail -c 67108864 >/dev/null; exit 9");
+    json_t *history, *one;
+    size_t i;
+
+    harness_send_text(q, "large");
+    harness_until(count(q) == 1, 20000);
+    out = dlq_out("show", q, "1");
+    cr_assert(strstr(out, ", cpu 0.") || strstr(out, ", cpu 1."), "%s", out);
+    cr_assert(strstr(out, " MiB  exit 9\n"), "%s", out);
+    history = history_of(q);
+    json_array_foreach(history, i, one)
+    {
+        double s = json_real_value(json_object_get(one, "cpu_seconds"));
+        json_int_t peak =
+            json_integer_value(json_object_get(one, "peak_memory_bytes"));
+
+        cr_assert(s > 0 && s < 20, "%g", s);
+        cr_assert(peak >= 64 << 20 && peak < 256 << 20, "%lld", peak);
+    }
+    good(dlq_input(strdup(dlq_out("export", q)), "import", copy));
+    cr_assert(json_equal(history, history_of(copy)), "%s",
+              dlq_out("show", "--json", copy, "1"));
+    out = good(harness_run("mqctl", "explain", "--state-dir",
+                           harness_state_dir(), "--json", q, "1"));
+    one = json_loads(out, 0, NULL);
+    cr_assert(json_is_real(json_object_get(one, "cpu_seconds")), "%s", out);
+    cr_assert(strstr(out, "; the last attempt used cpu "), "%s", out);
+    json_decref(one);
+    json_decref(history);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* Long-lived children are not measured by message, nor are handlers that did
+ * not start. A handler that needs less memory than the worker has no peak. */
+Test(mqdlq, what_an_attempt_used_is_null_if_it_is_not_known)
+{
+    static const char *const handlers[][2] = {
+        {"--stream", "while read -r msg id rest; do read -r body; "
+                     "echo RETRY $id; done"},
+        {"--max-attempts=2", "exit 9"}};
+
+    for (size_t k = 0; k < 2; k++) {
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w =
+            harness_worker(q, handlers[k][0], "--max-attempts=2", "--backoff",
+                           "1ms", "--", "sh", "-c", handlers[k][1]);
+        json_t *history, *one;
+        size_t i;
+
+        harness_send_text(q, "x");
+        harness_until(count(q) == 1, 20000);
+        history = history_of(q);
+        json_array_foreach(history, i, one)
+        {
+            json_t *cpu = json_object_get(one, "cpu_seconds");
+
+            cr_assert(k == 0 ? json_is_null(cpu) : json_is_real(cpu));
+            cr_assert(json_is_null(json_object_get(one, "peak_memory_bytes")));
+        }
+        json_decref(history);
+        cr_assert_eq(harness_stop(w, 10000), 0);
+    }
+}
+
 Test(mqdlq, show_shows_the_header)
 {
     const char *out = dlq_out("show", three_letters(), "2");

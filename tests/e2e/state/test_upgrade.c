@@ -287,11 +287,21 @@ static const char *schema(const char *store)
     return out;
 }
 
-Test(upgrade, a_new_store_is_as_the_one_of_the_archive)
+/* The first failed attempt adds the columns that the archive lacks. */
+Test(upgrade, a_store_of_the_archive_gets_the_tables_of_a_new_one)
 {
     const char *q = harness_queue(0, 256), *other = harness_queue(0, 256);
+    struct harness_process *w;
+    size_t before;
 
     placed(q, false);
+    all_ran(q, 16);
+    before = letters(q);
+    w = harness_worker(q, "--max-attempts=1", "--", "false");
+    harness_send_text(q, "new 1");
+    harness_until(letters(q) == before + 1, SOON_MS);
+    letter(q, "dead 1", "rejected");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_wait(worker(other, "--exit-when-idle"), SOON_MS), 0);
     cr_assert_str_eq(schema(harness_path("%s/store.db", folder(q))),
                      schema(harness_path("%s/store.db", folder(other))),

@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sysexits.h>
+#include <unistd.h>
 #include <bsd/string.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/cli/complain.h"
@@ -428,12 +431,14 @@ static json_t *json_text(const char *bytes, size_t size)
 /* Visit: add an attempt to the history. */
 static int attempt_add(unsigned n, const struct store_attempt *at, void *arg)
 {
-    json_array_append_new(
-        arg, json_pack("{s:i, s:o, s:I, s:o, s:o}", "n", (int)n, "started_at",
-                       json_time(at->started_ns), "took_ms",
-                       (json_int_t)(at->duration_ns / NS_PER_MS), "error",
-                       error_safe(at->error), "stderr",
-                       ask_text(at->stderr_tail, at->stderr_size, false)));
+    json_t *o = json_pack("{s:i, s:o, s:I, s:o, s:o}", "n", (int)n,
+                          "started_at", json_time(at->started_ns), "took_ms",
+                          (json_int_t)(at->duration_ns / NS_PER_MS), "error",
+                          error_safe(at->error), "stderr",
+                          ask_text(at->stderr_tail, at->stderr_size, false));
+
+    (void)json_put_usage(o, &at->usage);
+    json_array_append_new(arg, o);
     return 0;
 }
 
