@@ -22,7 +22,7 @@ static int spec_refuse(struct problem *p, const char *spec, const char *why)
                        spec, why, BACKOFF_STEPS);
 }
 
-int backoff_parse(const char *spec, struct backoff *out, struct problem *p)
+int backoff_parse(const char *spec, void *into, struct problem *p)
 {
     char text[DURATION_TEXT * BACKOFF_STEPS];
     char *rest = text, *entry;
@@ -44,7 +44,7 @@ int backoff_parse(const char *spec, struct backoff *out, struct problem *p)
         return spec_refuse(p, spec, "needs a base and a maximum");
     if (b.exponential && b.step_ns[0] > b.step_ns[1])
         return spec_refuse(p, spec, "has a base over its maximum");
-    *out = b;
+    *(struct backoff *)into = b;
     return 0;
 }
 

@@ -21,8 +21,10 @@ struct backoff {
     uint64_t step_ns[BACKOFF_STEPS];
 };
 
-int backoff_parse(const char *spec, struct backoff *out, struct problem *p);
-/* Print what backoff_parse reads, if there is room. */
+/* Read "exp:1s,5m" or "1s,5s,30s" into a struct backoff (`call` of
+ * options.h). */
+int backoff_parse(const char *spec, void *into, struct problem *p);
+/* Print a spec that backoff_parse reads, cut to the room. */
 void backoff_print(const struct backoff *b, char *out, size_t room);
 /* Return the delay after the `failures`th failure (1 or more), with up to
  * `jitter_percent` (0 to 1000) added at random; never less than the spec. */

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/safe_text.h"
+#include "common/base/basics.h"
 #include "common/broker/broker_engine.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
@@ -72,21 +73,15 @@ static bool print_on_exit(const void *from, char *out, size_t room)
     return used > 0;
 }
 
-static int read_backoff(const char *text, void *into, struct problem *p)
-{
-    return backoff_parse(text, into, p);
-}
-
-/* Guards the backoff of all settings; held for a copy, and innermost. */
+/* Guards the backoff in settings. It is held only to copy the backoff, and no
+ * other lock is taken meanwhile. */
 static pthread_mutex_t backoff_mtx = PTHREAD_MUTEX_INITIALIZER;
 
 static bool print_backoff(const void *from, char *out, size_t room)
 {
     struct backoff b;
 
-    pthread_mutex_lock(&backoff_mtx);
-    b = *(const struct backoff *)from;
-    pthread_mutex_unlock(&backoff_mtx);
+    settings_backoff(CONTAINER_OF(from, const struct settings, backoff), &b);
     backoff_print(&b, out, room);
     return true;
 }
@@ -157,7 +152,7 @@ static const struct option_row rows[] = {
      .preset = "5", AT(max_attempts), LIVE, LIBRARY(max_attempts),
      .under = "Failures", .help = "failed deliveries before a message is dead"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", .preset = "exp:1s,5m",
-     AT(backoff), .call = read_backoff, .print = print_backoff, LIVE,
+     AT(backoff), .call = backoff_parse, .print = print_backoff, LIVE,
      LIBRARY(backoff),
      .help = "how long a failed message waits: exp:BASE,MAX, or a list like "
              "1s,5s,30s whose last entry repeats"},
