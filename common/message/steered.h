@@ -15,8 +15,11 @@ enum steered {
     STEERED_RESULTS,
 };
 
-const char *steered_text(enum steered result); /* "in flight" */
-/* STEERED_RESULTS if the text, or NULL, names no result. */
-enum steered steered_parse(const char *text);
+static const char *const steered_texts[STEERED_RESULTS] = {
+    [STEERED] = "done",
+    [STEERED_BEFORE] = "already",
+    [STEERED_GONE] = "gone",
+    [STEERED_IN_FLIGHT] = "in flight",
+};
 
 #endif

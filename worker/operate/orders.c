@@ -412,69 +412,56 @@ static void steer_job(struct pool_job *job)
     steering_drop(&s);
 }
 
-/* Answer a request whose job was begun: with a word for each number, or with
- * the reason why nothing was changed; NULL while the job is not over. */
-static json_t *steering_answer(struct request *r)
+/* Start the job, unless `wrong` says what is wrong with the words. Returns NULL
+ * until the job is over, and the request is asked again then: the answer has a
+ * word for each number, or the reason why nothing was changed. */
+static json_t *steering_run(struct request *r, const struct steering *what,
+                            const char *wrong)
 {
-    const struct steering *s = *r->call->steering;
-    json_t *all, *out;
+    struct steering *s = *r->call->steering;
+    json_t *all;
     char text[512];
+    int err = -ENOMEM;
 
+    if (!s) {
+        if (!r->orders->flow->source->local)
+            return orders_refusal(EX_UNAVAILABLE,
+                                  "messages of this source cannot be steered");
+        if (wrong)
+            return orders_refusal(EX_USAGE, wrong);
+        s = malloc(sizeof *s);
+        if (s) {
+            *s = *what;
+            s->flow = r->orders->flow;
+            s->over = r->call->over;
+            s->arg = r->call->arg;
+            s->job.run = steer_job;
+            atomic_init(&s->is_over, false);
+            atomic_init(&s->users, 2);
+            err = pool_submit(s->flow->pool, &s->job);
+        }
+        if (err) {
+            free(s);
+            return orders_refusal(EX_OSERR, errno_text(-err));
+        }
+        *r->call->steering = s;
+    }
     r->call->later = !atomic_load(&s->is_over);
     if (r->call->later)
         return NULL;
-    if (s->err) {
-        snprintf(text, sizeof text,
-                 "the store cannot be written: %s. Nothing was changed; %s, "
-                 "and try again",
-                 errno_text(-s->err), disk_advice(s->err));
-        out = orders_refusal(disk_is_full(s->err) ? EX_CANTCREAT : EX_TEMPFAIL,
-                             text);
-    } else {
-        all = json_array();
-        for (size_t i = 0; i < s->count; i++)
-            json_array_append_new(all,
-                                  json_string(steered_text(s->results[i])));
-        out = json_pack("{s:b, s:o}", "ok", 1, "results", all);
-    }
+    err = s->err;
+    all = json_array();
+    for (size_t i = 0; i < s->count && !err; i++)
+        json_array_append_new(all, json_string(steered_texts[s->results[i]]));
     steering_drop(r->call->steering);
-    return out;
-}
-
-/* Start the job, unless `wrong` says what is wrong with the words. Returns
- * NULL, and the request is answered later; or a refusal. Asked again, it
- * returns the answer. */
-static json_t *steering_begin(struct request *r, const struct steering *what,
-                              const char *wrong)
-{
-    struct steering *s;
-    int err = -ENOMEM;
-
-    if (*r->call->steering)
-        return steering_answer(r);
-    if (!r->orders->flow->source->local)
-        return orders_refusal(EX_UNAVAILABLE,
-                              "messages of this source cannot be steered");
-    if (wrong)
-        return orders_refusal(EX_USAGE, wrong);
-    s = malloc(sizeof *s);
-    if (s) {
-        *s = *what;
-        s->flow = r->orders->flow;
-        s->over = r->call->over;
-        s->arg = r->call->arg;
-        s->job.run = steer_job;
-        atomic_init(&s->is_over, false);
-        atomic_init(&s->users, 2);
-        err = pool_submit(s->flow->pool, &s->job);
-    }
-    r->call->later = !err;
-    if (!err) {
-        *r->call->steering = s;
-        return NULL;
-    }
-    free(s);
-    return orders_refusal(EX_OSERR, errno_text(-err));
+    if (!err)
+        return json_pack("{s:b, s:o}", "ok", 1, "results", all);
+    json_decref(all);
+    snprintf(text, sizeof text,
+             "the store cannot be written: %s. Nothing was changed; %s, and "
+             "try again",
+             errno_text(-err), disk_advice(err));
+    return orders_refusal(disk_is_full(err) ? EX_CANTCREAT : EX_TEMPFAIL, text);
 }
 
 /* Read numbers of rows, or with a minus keys of the spool. */
@@ -491,15 +478,14 @@ static bool numbers_read(const struct request *r, size_t count,
     return count > 0 && !trouble;
 }
 
-/* Run or cancel messages that wait in the store, by their rows. */
 static json_t *rows_steer(struct request *r)
 {
     struct steering s = {.what = r->verb->what, .count = r->count};
 
-    return steering_begin(r, &s,
-                          numbers_read(r, r->count, s.numbers)
-                              ? NULL
-                              : "give numbers of rows, as the store has them");
+    return steering_run(r, &s,
+                        numbers_read(r, r->count, s.numbers)
+                            ? NULL
+                            : "give numbers of rows, as the store has them");
 }
 
 /* Cancel a message that is in a slot and does not run. */
@@ -511,7 +497,7 @@ static json_t *answer_cancel_lent(struct request *r)
                  numbers_read(r, r->count > 0, s.numbers) && s.numbers[0] > 0;
 
     s.key_size = (size_t)size;
-    return steering_begin(
+    return steering_run(
         r, &s,
         right ? NULL
               : "cancel-lent: give the receive sequence of a message, "

@@ -84,9 +84,9 @@ struct order {
 
 /* ---- orders to the worker that runs ---- */
 
-/* Send one request, and read the result of each message. -EAGAIN: no worker is
- * running any more. -EIO: the reason is out on stderr, and *status is the exit
- * status. */
+/* Send one request, and read the result of each message. Returns -EAGAIN if no
+ * worker is running any more, or -EIO after an error on stderr, with the exit
+ * status in *status. */
 static int order_send(const struct messages *m, const char *line, size_t count,
                       enum steered *out, int *status)
 {
@@ -105,8 +105,13 @@ static int order_send(const struct messages *m, const char *line, size_t count,
     all = json_object_get(answer, "results");
     read = ask_status(answer, &why) == 0 && json_array_size(all) == count;
     for (size_t i = 0; read && i < count; i++) {
-        out[i] = steered_parse(json_string_value(json_array_get(all, i)));
-        read = out[i] != STEERED_RESULTS;
+        const char *text = json_string_value(json_array_get(all, i));
+
+        out[i] = 0;
+        while (text && out[i] < STEERED_RESULTS &&
+               strcmp(text, steered_texts[out[i]]) != 0)
+            out[i]++;
+        read = text && out[i] < STEERED_RESULTS;
     }
     if (!read)
         *status = complain(EX_TEMPFAIL, "%s", why);
