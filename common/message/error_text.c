@@ -90,34 +90,30 @@ static bool is_decimal(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Return true if `part` is in `text` and cuts no number in two. */
-static bool is_part(const char *part, const char *text)
-{
-    size_t size = strlen(part);
-
-    if (size == 0)
-        return false;
-    for (const char *at = text; (at = strstr(at, part)); at++) {
-        bool cut_before = at > text && is_decimal(at[-1]) && is_decimal(at[0]);
-        bool cut_behind = is_decimal(at[size - 1]) && is_decimal(at[size]);
-
-        if (!cut_before && !cut_behind)
-            return true;
-    }
-    return false;
-}
-
 bool error_text_like(const char *like, const char *error, const char *text)
 {
     char both[ERROR_JOINED];
     const char *in[] = {error, text, both};
+    size_t size = like ? strlen(like) : 0;
 
     if (!like || (!error && !text))
         return false;
     error_text_join(both, sizeof both, error, text);
-    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (in[i] && (is_part(like, in[i]) || fnmatch(like, in[i], 0) == 0))
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+        const char *at = in[i];
+
+        if (at && fnmatch(like, at, 0) == 0)
             return true;
+        /* Find `like` where neither end of it splits a number. */
+        for (; size && at && (at = strstr(at, like)); at++) {
+            bool cut_before =
+                at > in[i] && is_decimal(at[-1]) && is_decimal(at[0]);
+            bool cut_behind = is_decimal(at[size - 1]) && is_decimal(at[size]);
+
+            if (!cut_before && !cut_behind)
+                return true;
+        }
+    }
     return false;
 }
 
