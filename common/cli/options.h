@@ -51,6 +51,8 @@ struct option_row {
      * the value is never printed. */
     bool (*print)(const void *from, char *out, size_t room);
     const char *help;  /* one sentence, no full stop at the end */
+    unsigned verbs;    /* of a subcommand_table: bit 1 << i: the i-th verb takes
+                          the flag */
     const char *under; /* heading in --help of this row and those behind it; the
                           first row's NULL is "Options" */
     char unit;         /* OPT_NUMBER: may follow the digits, like '%' */

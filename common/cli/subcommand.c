@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
+#include "common/base/safe_text.h"
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
 
@@ -93,13 +94,13 @@ static void single_make(struct single *s, const struct subcommand_table *t,
     s->rows = calloc(t->flag_count, sizeof *s->rows);
     for (size_t i = 0; s->rows && i < t->flag_count; i++)
         if (t->flags[i].verbs & 1u << verb)
-            s->rows[s->table.count++] = t->flags[i].row;
+            s->rows[s->table.count++] = t->flags[i];
     s->table.rows = s->rows;
 }
 
-/* Refuse "--timeout=3s", a flag of the worker, where the verb takes the
- * worker's settings. A word that is nearly a flag of the verb is left to
- * options_parse, which names that flag. */
+/* Refuse "--timeout=3s" for a verb that takes the worker's settings as
+ * timeout=3s. If the word is nearly a flag of the verb, accept it here:
+ * options_parse refuses it and names that flag. */
 static int dashed_check(const struct subcommand_table *t, size_t verb, int argc,
                         char **argv, struct problem *p)
 {
@@ -113,7 +114,7 @@ static int dashed_check(const struct subcommand_table *t, size_t verb, int argc,
         size = strcspn(name, "=");
         for (size_t f = 0; f < t->flag_count; f++)
             near |= t->flags[f].verbs & 1u << verb &&
-                    word_nearer(name, size, t->flags[f].row.name, &far);
+                    word_nearer(name, size, t->flags[f].name, &far);
         if (!near)
             return problem_set(p, EX_USAGE, EINVAL,
                                "%s: \"%.100s\" is not a flag here; give "
@@ -192,10 +193,9 @@ static const char *verb_first(const struct subcommand_table *t, int argc,
 
         /* Skip the flag's value. A flag that no verb has is refused later. */
         for (size_t i = 0; i < t->flag_count && !row; i++)
-            if (flag[1] == '-'
-                    ? strcmp(t->flags[i].row.name, flag + 2) == 0
-                    : t->flags[i].row.letter == flag[strlen(flag) - 1])
-                row = &t->flags[i].row;
+            if (flag[1] == '-' ? strcmp(t->flags[i].name, flag + 2) == 0
+                               : t->flags[i].letter == flag[strlen(flag) - 1])
+                row = &t->flags[i];
         at += row && !option_bare(row) && !row->optional;
     }
     if (at >= argc)
@@ -268,7 +268,7 @@ static int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
                 printf("%s%s", space, t->verbs[v].name);
                 space = " ";
             }
-        option_dump(&t->flags[i].row);
+        option_dump(&t->flags[i]);
     }
     return complain_output(0);
 }
@@ -331,10 +331,13 @@ void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
         fprintf(out, "\n%s:\n", heading);
         for (; v < t->verb_count; v++)
             if (strcmp(heading_of(&t->verbs[v]), heading) == 0)
-                fprintf(out, "  %-8s %s\n", t->verbs[v].name,
-                        t->verbs[v].about);
+                fprintf(out, "  %-8s %s%s\n", t->verbs[v].name,
+                        t->verbs[v].about,
+                        t->verbs[v].absent && !t->verbs[v].run
+                            ? " (not in this build)"
+                            : "");
     }
     notes_make(notes, t, ~0u);
-    fprintf(out, "\n%s VERB --help lists the options of a verb.\n%s\n",
+    fprintf(out, "\n%s VERB --help lists the options of a verb.\n\n%s\n",
             t->program, notes);
 }

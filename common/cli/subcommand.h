@@ -18,16 +18,18 @@ struct options; /* of the program */
 
 struct subcommand_row {
     const char *name;
-    const char *usage; /* after the verb: "[options] QUEUE" */
-    const char *about; /* one sentence */
-    int least, most;   /* operands; SUBCOMMAND_ANY: no upper bound */
-    const char *also;  /* unlisted aliases: "ls|show" */
-    bool settings;     /* operands after the first are NAME=VALUE, checked by
-                          the worker */
-    const char *last;  /* words allowed as the last operand: "close|open" */
-    const char *under; /* heading in --help; NULL: "Verbs" */
+    const char *usage;                   /* after the verb: "[options] QUEUE" */
+    const char *about;                   /* one sentence */
     int (*run)(const struct options *o); /* returns an exit status; NULL: the
-                                            program calls its own function */
+                                            program calls its own function, or
+                                            the verb is not in this build */
+    const char *under;                   /* heading in --help; NULL: "Verbs" */
+    int least, most;    /* operands; SUBCOMMAND_ANY: no upper bound */
+    const char *also;   /* unlisted aliases: "ls|show" */
+    bool settings;      /* operands after the first are NAME=VALUE, checked by
+                          the worker */
+    const char *last;   /* words allowed as the last operand: "close|open" */
+    const char *absent; /* what leaves the verb out of a build; NULL: nothing */
 };
 
 struct subcommand_exit {
@@ -59,7 +61,7 @@ struct subcommand_table {
         *notes; /* behind the exit statuses in each help: "See tool(1)." */
     const struct subcommand_row *verbs;
     size_t verb_count;
-    const struct subcommand_flag *flags;
+    const struct option_row *flags; /* with `verbs` */
     size_t flag_count;
     /* Check flags that exclude each other: 0 or a problem. May be NULL. */
     int (*check)(void *options, struct problem *p);

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/problem.h"
 
@@ -41,6 +42,7 @@ struct mqlimit_request {
     const char *name;             /* printable */
     uint64_t depth, message_size; /* after mqlimit_fill */
     bool descriptors_gone;        /* this process cannot open another file */
+    mode_t mode; /* of the queue, if it allows what was denied; else 0 */
 };
 /* Fill `p` for the errno of a failed mq_open; returns -err. */
 int mqlimit_explain(const struct mqlimit *limit,

@@ -44,6 +44,9 @@ static const struct subcommand_row verbs[] = {
     [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
                      "Send letters to the queue again, oldest first.",
                      .least = 1, .most = SUBCOMMAND_ANY},
+    [VERB_EDIT] = {"edit", "[options] QUEUE ID",
+                   "Edit the body of a letter and send it again.", .least = 2,
+                   .most = 2},
     [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
                       "Permanently remove letters.", .least = 1,
                       .most = SUBCOMMAND_ANY},
@@ -80,97 +83,86 @@ static int flag_reason(const char *text, void *into, struct problem *p)
 #define EVERY        ((1u << VERB_COUNT) - 1)
 
 /* Each flag and the verbs that take it. */
-static const struct subcommand_flag flags[] = {
-    {FILTER,
-     {"reason", 0, OPT_CALL, .value = "REASON", .call = flag_reason,
-      .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
-      .help = "only letters with this reason: exhausted, rejected, expired, "
-              "crashed, bad-header or group-closed"}},
-    {FILTER, FILTER_ERROR("letters whose", AT(filter.error_like))},
-    {FILTER, FILTER_GROUP("letters", AT(filter.group))},
-    {FILTER, FILTER_MATCH("letters", AT(filter.match))},
-    {FILTER, FILTER_SINCE("letters that died", AT(filter.since_ns))},
-    {FILTER, FILTER_UNTIL("letters that died", AT(filter.until_ns))},
-    {FILTER,
-     {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-      AT(filter.limit), .help = "only the N newest of them"}},
-    {FILTER,
-     {"replayed", 0, OPT_FLAG, AT(filter.replayed),
-      .help = "choose letters on their way through the queue instead of dead "
-              "ones"}},
-    {REMOVE, {"all", 'a', OPT_FLAG, AT(all), .help = "all letters"}},
-    {V(PURGE),
-     {"older-than", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
-      AT(older_than_ns), SEEN(has_older_than),
-      .help = "only letters that died longer ago than DUR"}},
-    {EVERY & ~V(EXPORT),
-     {"json", 'j', OPT_FLAG, AT(json),
-      .help = "print JSON, one object on each line: letters with their "
-              "history, or counts"}},
-    {REMOVE | V(IMPORT),
-     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
-    {V(LIST),
-     {"count", 0, OPT_FLAG, AT(count),
-      .help = "print only how many there are"}},
-    {V(LIST),
-     {"by", 0, OPT_CHOICE, .value = "reason|error|group",
-      .words = "reason|error|group", AT(by), SEEN(has_by),
-      .help = "count them by reason, error or group"}},
-    {V(SHOW),
-     {"body", 0, OPT_FLAG, AT(body),
-      .help = "print the body alone, byte for byte"}},
-    {V(REPLAY),
-     {"to", 0, OPT_STRING, .value = "QUEUE", AT(to),
-      .help = "send to another queue; the letter is then removed"}},
-    {V(REPLAY),
-     {"raw", 0, OPT_FLAG, AT(raw),
-      .help = "send the bytes as they were received; the letter is "
-              "then removed"}},
-    {V(REPLAY),
-     {"reset-expiry", 0, OPT_FLAG, AT(reset_expiry),
-      .help = "drop the time at which a letter expires; without this, an "
-              "expired letter is refused"}},
-    {V(REPLAY) | V(IMPORT),
-     {"again", 0, OPT_FLAG, AT(again),
-      .help = "replay: send letters that are already being replayed once more "
-              "(give their ids, or --replayed); import: add letters a second "
-              "time that exist already"}},
-    {V(REPLAY),
-     {"canary", 0, OPT_FLAG, AT(canary),
-      .help = "send one first, and the others only if that one is done"}},
-    {V(REPLAY),
-     {"canary-time", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-      .max = DURATION_MAX, AT(canary_ns), SEEN(has_canary),
-      .help = "of --canary on a broker: it is taken for done if it is no "
-              "letter again DUR after a worker took it"}},
-    {V(REPLAY),
-     {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000,
-      AT(rate), .help = "send N a second"}},
-    {V(REPLAY),
-     {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
-      SEEN(has_wait),
-      .help = "wait at most DUR for room in the queue, for each letter, and "
-              "for the canary; without this, as long as it takes"}},
-    {REMOVE,
-     {"dry-run", 'n', OPT_FLAG, AT(dry_run),
-      .help = "print what would be done and do nothing"}},
-    {EVERY & ~(V(EXPORT) | V(IMPORT)),
-     {"utc", 0, OPT_FLAG, AT(utc),
-      .help = "print times in UTC (RFC 3339) on a terminal, too"}},
-    {EVERY & ~(V(EXPORT) | V(IMPORT)),
-     {"local", 0, OPT_FLAG, AT(local),
-      .help = "print times as on a terminal even if there is none"}},
-    {EVERY, BROKER_PASSWORD_FILE(AT(access.password_file))},
-    {EVERY, BROKER_TLS_CA(AT(access.tls.ca))},
-    {EVERY, BROKER_TLS_CERT(AT(access.tls.cert))},
-    {EVERY, BROKER_TLS_KEY(AT(access.tls.key))},
-    {V(REPLAY), BROKER_PARTITIONS_ROW(AT(access.partitions))},
-    {EVERY,
-     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
-      .help = "state directory of the worker; without this, found as by the "
-              "worker"}},
-    {EVERY,
-     {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
+static const struct option_row flags[] = {
+    {"reason", 0, OPT_CALL, .verbs = FILTER, .value = "REASON",
+     .call = flag_reason,
+     .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
+     .help = "only letters with this reason: exhausted, rejected, expired, "
+             "crashed, bad-header or group-closed"},
+    FILTER_ERROR("letters whose", .verbs = FILTER, AT(filter.error_like)),
+    FILTER_GROUP("letters", .verbs = FILTER, AT(filter.group)),
+    FILTER_MATCH("letters", .verbs = FILTER, AT(filter.match)),
+    FILTER_SINCE("letters that died", .verbs = FILTER, AT(filter.since_ns)),
+    FILTER_UNTIL("letters that died", .verbs = FILTER, AT(filter.until_ns)),
+    {"limit", 0, OPT_NUMBER, .verbs = FILTER, .value = "N", .min = 1,
+     .max = INT64_MAX, AT(filter.limit), .help = "only the N newest of them"},
+    {"replayed", 0, OPT_FLAG, .verbs = FILTER, AT(filter.replayed),
+     .help = "choose letters on their way through the queue instead of dead "
+             "ones"},
+    {"all", 'a', OPT_FLAG, .verbs = REMOVE, AT(all), .help = "all letters"},
+    {"older-than", 0, OPT_DURATION, .verbs = V(PURGE), .value = "DUR",
+     .max = DURATION_MAX, AT(older_than_ns), SEEN(has_older_than),
+     .help = "only letters that died longer ago than DUR"},
+    {"json", 'j', OPT_FLAG, .verbs = EVERY & ~V(EXPORT), AT(json),
+     .help = "print JSON, one object on each line: letters with their "
+             "history, or counts"},
+    {"quiet", 'q', OPT_FLAG, .verbs = REMOVE | V(EDIT) | V(IMPORT), AT(quiet),
+     .help = "print only errors"},
+    {"count", 0, OPT_FLAG, .verbs = V(LIST), AT(count),
+     .help = "print only how many there are"},
+    {"by", 0, OPT_CHOICE, .verbs = V(LIST), .value = "reason|error|group",
+     .words = "reason|error|group", AT(by), SEEN(has_by),
+     .help = "count them by reason, error or group"},
+    {"body", 0, OPT_FLAG, .verbs = V(SHOW), AT(body),
+     .help = "print the body alone, byte for byte"},
+    {"body", 0, OPT_STRING, .verbs = V(EDIT), .value = "FILE", AT(new_body),
+     .help = "read the new body from FILE (- for stdin) instead of running "
+             "$VISUAL, $EDITOR or vi"},
+    {"to", 0, OPT_STRING, .verbs = V(REPLAY), .value = "QUEUE", AT(to),
+     .help = "send to another queue; the letter is then removed"},
+    {"raw", 0, OPT_FLAG, .verbs = V(REPLAY), AT(raw),
+     .help = "send the bytes as they were received; the letter is "
+             "then removed"},
+    {"reset-expiry", 0, OPT_FLAG, .verbs = V(REPLAY) | V(EDIT),
+     AT(reset_expiry),
+     .help = "drop the time at which a letter expires; without this, an "
+             "expired letter is refused"},
+    {"again", 0, OPT_FLAG, .verbs = V(REPLAY) | V(IMPORT), AT(again),
+     .help = "replay: also send letters whose replay is under way, a second "
+             "time (give their ids, or --replayed); import: also add letters "
+             "that exist already"},
+    {"canary", 0, OPT_FLAG, .verbs = V(REPLAY), AT(canary),
+     .help = "send one first, and the others only if that one is done"},
+    {"canary-time", 0, OPT_DURATION, .verbs = V(REPLAY), .value = "DUR",
+     .min = NS_PER_MS, .max = DURATION_MAX, AT(canary_ns), SEEN(has_canary),
+     .help = "with --canary on a broker: assume that the canary is done if it "
+             "has not died DUR after a worker took it"},
+    {"rate", 0, OPT_NUMBER, .verbs = V(REPLAY), .value = "N", .min = 1,
+     .max = 1000000000, AT(rate), .help = "send N a second"},
+    {"wait", 0, OPT_DURATION, .verbs = V(EDIT), .value = "DUR",
+     .max = DURATION_MAX, AT(wait_ns), SEEN(has_wait),
+     .help = "wait at most DUR for room in the queue; without this, as long "
+             "as it takes"},
+    {"wait", 0, OPT_DURATION, .verbs = V(REPLAY), .value = "DUR",
+     .max = DURATION_MAX, AT(wait_ns), SEEN(has_wait),
+     .help = "wait at most DUR for room in the queue, for each letter, and "
+             "for the canary; without this, as long as it takes"},
+    {"dry-run", 'n', OPT_FLAG, .verbs = REMOVE, AT(dry_run),
+     .help = "print what would be done and do nothing"},
+    {"utc", 0, OPT_FLAG, .verbs = EVERY & ~(V(EXPORT) | V(IMPORT)), AT(utc),
+     .help = "print times in UTC (RFC 3339) on a terminal, too"},
+    {"local", 0, OPT_FLAG, .verbs = EVERY & ~(V(EXPORT) | V(IMPORT)), AT(local),
+     .help = "print times as on a terminal even if there is none"},
+    BROKER_PASSWORD_FILE(.verbs = EVERY, AT(access.password_file)),
+    BROKER_TLS_CA(.verbs = EVERY, AT(access.tls.ca)),
+    BROKER_TLS_CERT(.verbs = EVERY, AT(access.tls.cert)),
+    BROKER_TLS_KEY(.verbs = EVERY, AT(access.tls.key)),
+    BROKER_PARTITIONS_ROW(.verbs = V(REPLAY), AT(access.partitions)),
+    {"state-dir", 0, OPT_STRING, .verbs = EVERY, .value = "DIR", AT(state_dir),
+     .help = "state directory of the worker; without this, found as by the "
+             "worker"},
+    {"help", 'h', OPT_FLAG, .verbs = EVERY, AT(line.help),
+     .help = "print this and exit"},
 };
 
 /* Exit statuses of the verbs, except 0. */
@@ -247,17 +239,22 @@ static int broker_flags_check(const struct options *o, struct problem *p)
                                  "and --wait limits how long that may take")
                    : broker_access_check(&o->access, operand, p);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (broker_option_check("mqdlq", &flags[i].row, o, operand, 0, p) < 0 ||
-            broker_option_check(program, &flags[i].row, o, operand, 0, p) < 0)
+        if (broker_option_check("mqdlq", &flags[i], o, operand, 0, p) < 0 ||
+            broker_option_check(program, &flags[i], o, operand, 0, p) < 0)
             return -EINVAL;
-    if (o->canary && !o->has_canary)
-        text = "--canary needs --canary-time DUR here: a broker does not tell "
-               "that a message is done, so the canary is taken for done if it "
-               "is no letter again DUR after a worker took it; give more than "
-               "a handler takes";
+    if (o->line.verb == VERB_EDIT)
+        text = "a letter on a broker cannot be edited there; change its body "
+               "in the output of mqdlq export, and give that to mqdlq import "
+               "--again; then discard the letter";
+    else if (o->canary && !o->has_canary)
+        text =
+            "--canary needs --canary-time DUR here: a broker does not report "
+            "done messages, so the canary counts as done if it has not "
+            "died DUR after a worker took it; give more time than a "
+            "handler takes";
     else if (o->to && o->access.partitions)
-        text = "--to sends to one queue, and --partitions is about another "
-               "one; leave out one of them";
+        text = "--to names one queue, and --partitions is for the partitions "
+               "of another; leave out one of them";
     else if (o->to && (o->to[0] == '/' || broker_operand_is(o->to)))
         text = "--to takes the name of a queue in the same virtual host";
     return text ? problem_set(p, EX_USAGE, EINVAL, "%s", text)

@@ -25,6 +25,7 @@ enum verb {
     VERB_LIST,
     VERB_SHOW,
     VERB_REPLAY,
+    VERB_EDIT,
     VERB_DISCARD,
     VERB_PURGE,
     VERB_EXPORT,
@@ -37,6 +38,7 @@ struct options {
     struct letter_filter filter;
     const char *state_dir; /* --state-dir; NULL: not given */
     const char *to;        /* --to; NULL: the letter's own queue */
+    const char *new_body;  /* edit --body; NULL: run an editor */
     struct broker_access access;
     uint64_t by; /* enum letter_by */
     uint64_t rate, wait_ns, canary_ns, older_than_ns;

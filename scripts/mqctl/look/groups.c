@@ -253,63 +253,53 @@ static int head_row(const struct walk *w, int64_t row, struct group_seen *out)
     return 0;
 }
 
-/* Add the slots of a group to `out`. *first: the running one, or else the first
- * in order; *head: a slot has the group's row that waits. */
-static int slots_count(const struct walk *w, const struct parts *p,
-                       struct group_seen *out, const struct slot_seen **first,
-                       bool *head)
-{
-    for (size_t i = 0; i < p->count; i++) {
-        const struct slot_seen *s = p->slots[i], *was = *first;
-        bool runs = s->state == WAITING_RUNNING;
-        bool is_head = p->stored.head && s->c.row == p->stored.head;
-        bool counted = is_head; /* as a row that waits */
-        struct store_row r;
-        int err = -ENOENT;
-
-        if (s->c.row && w->m->store && !is_head)
-            err = store_get(w->m->store, s->c.row, &r, NULL, 0, NULL);
-        if (err && err != -ENOENT)
-            return err;
-        if (!err)
-            counted = r.state == STORE_PARKED;
-        out->waiting += !runs;
-        out->waiting -= counted && out->waiting > 0;
-        *head |= is_head;
-        if (runs)
-            out->where = GROUP_IS_RUNNING;
-        if (!was || runs ||
-            (was->state != WAITING_RUNNING && slot_is_before(s, was)))
-            *first = s;
-    }
-    return 0;
-}
-
-/* Find what a group does, and which message is first in it. -ENOENT: it has no
- * message in line. */
+/* Find the state of a group and its first message. Returns -ENOENT if the group
+ * has no message. */
 static int group_look(const struct walk *w, const struct parts *p,
                       struct group_seen *out)
 {
     const struct slot_seen *first = NULL;
     struct store *store = w->m->store;
     struct store_parked next;
-    bool head = false;
-    int err;
+    struct store_row r;
+    bool head = false; /* the row stored.head is in a slot */
+    int err = 0;
 
     out->where = GROUP_IS_READY;
     out->waiting = p->stored.parked + (p->stored.head != 0) +
                    (p->spooled ? p->spooled->count : 0);
-    err = slots_count(w, p, out, &first, &head);
-    if (p->spooled) { /* unless something comes before that */
+    if (p->spooled) { /* slots and rows below come before the spool */
         out->head = p->spooled->head;
         out->received_ns = p->spooled->received_ns;
+    }
+    /* Add the slots. The first is the running one, or else the first in order.
+     * A slot with a row that was counted above does not count again. */
+    for (size_t i = 0; i < p->count; i++) {
+        const struct slot_seen *s = p->slots[i];
+        bool runs = s->state == WAITING_RUNNING;
+        bool counted = p->stored.head && s->c.row == p->stored.head;
+
+        head |= counted;
+        if (s->c.row && store && !counted) {
+            err = store_get(store, s->c.row, &r, NULL, 0, NULL);
+            if (err && err != -ENOENT)
+                return err;
+            counted = !err && r.state == STORE_PARKED;
+        }
+        out->waiting += !runs;
+        out->waiting -= counted && out->waiting > 0;
+        if (runs)
+            out->where = GROUP_IS_RUNNING;
+        if (!first || runs ||
+            (first->state != WAITING_RUNNING && slot_is_before(s, first)))
+            first = s;
     }
     if (first) {
         out->head = first->c.id;
         out->received_ns = first->c.received_ns;
     }
-    if (err || out->where == GROUP_IS_RUNNING)
-        return err;
+    if (out->where == GROUP_IS_RUNNING)
+        return 0;
     if (p->stored.head && !head) {
         err = head_row(w, p->stored.head, out);
         if (out->due_ns > w->m->filter.now_ns)

@@ -67,74 +67,64 @@ const char *messages_cursor(const struct message_seen *seen,
     return text;
 }
 
-/* Read the digits at *text, and skip the dash after them; false if there are
- * none. */
-static bool cursor_digits(const char **text, uint64_t *out)
+/* Read the one or two numbers after a prefix, with dashes between and behind
+ * them. Returns the text after them; NULL if it has another form. */
+static const char *cursor_numbers(const char *text, const char *prefix,
+                                  uint64_t *first, uint64_t *second)
 {
+    uint64_t *const numbers[] = {first, second};
+    size_t size = strlen(prefix);
     char *end;
 
-    if (!*text || **text < '0' || **text > '9')
-        return false;
-    *out = strtoull(*text, &end, 10);
-    *text = *end == '-' ? end + 1 : end;
-    return true;
-}
-
-/* Return the text behind "WORD-"; NULL if it begins otherwise. */
-static const char *after_word(const char *text, const char *word)
-{
-    size_t size = strlen(word);
-
-    return strncmp(text, word, size) == 0 ? text + size : NULL;
-}
-
-/* Read the due time of a row, and its number. */
-static bool cursor_row(const char *text, struct waiting_place *at)
-{
-    uint64_t row;
-
-    if (!cursor_digits(&text, &at->at) || !cursor_digits(&text, &row) || *text)
-        return false;
-    at->row = (int64_t)row;
-    return true;
+    if (strncmp(text, prefix, size) != 0)
+        return NULL;
+    text += size;
+    for (size_t i = 0; i < 2 && numbers[i]; i++) {
+        if (*text < '0' || *text > '9')
+            return NULL;
+        *numbers[i] = strtoull(text, &end, 10);
+        text = *end == '-' ? end + 1 : end;
+    }
+    return text;
 }
 
 /* Read a cursor; "" is the place before all messages. */
 static int cursor_parse(struct cursor *c, const char *text)
 {
-    const char *slot = after_word(text, "slot-");
-    const char *due = after_word(text, "due-");
-    const char *spool = after_word(text, "spool-");
-    const char *time = after_word(text, "time-");
-    const char *park = after_word(text, "park-");
     struct waiting_place *at = &c->place;
-    uint64_t state, key, priority;
+    const char *rest;
+    uint64_t number;
     int size;
 
     *c = (struct cursor){.slots = true, .due = true, .spool = true};
     if (!*text)
         return 0;
-    if (cursor_digits(&slot, &state) && cursor_digits(&slot, &c->seq) &&
-        !*slot && state < WAITING_STATES) {
-        c->state = (enum waiting_state)state;
+    rest = cursor_numbers(text, "slot-", &number, &c->seq);
+    if (rest && !*rest && number < WAITING_STATES) {
+        c->state = (enum waiting_state)number;
         return 0;
     }
     c->slots = false;
-    if (cursor_row(due, at))
-        return 0;
-    c->due = false;
-    if (cursor_digits(&spool, &key) && !*spool && key <= INT64_MAX) {
-        c->spooled = (int64_t)key;
+    rest = cursor_numbers(text, "spool-", &number, NULL);
+    if (rest && !*rest && number <= INT64_MAX) {
+        c->due = false;
+        c->spooled = (int64_t)number;
         return 0;
     }
-    c->spool = false;
-    if (cursor_row(time, at))
+    rest = cursor_numbers(text, "due-", &at->at, &number);
+    if (!rest) {
+        c->due = c->spool = false;
+        rest = cursor_numbers(text, "time-", &at->at, &number);
+    }
+    if (rest && !*rest) {
+        at->row = (int64_t)number;
         return 0;
-    if (!cursor_digits(&park, &priority) || !cursor_digits(&park, &at->at) ||
-        (size = hex_parse(park, at->group, sizeof at->group)) < 0)
+    }
+    rest = cursor_numbers(text, "park-", &number, &at->at);
+    if (!rest || (size = hex_parse(rest, at->group, sizeof at->group)) < 0)
         return -EINVAL;
     at->group_size = (size_t)size;
-    at->priority = (uint32_t)priority;
+    at->priority = (uint32_t)number;
     at->parked = true;
     return 0;
 }
@@ -165,15 +155,30 @@ static size_t group_prefix(const char *body, size_t size, char separator)
     return end ? (size_t)(end - body) : 0;
 }
 
-/* A visitor of messages_each, while rows or slots are visited for it. */
+static int seq_order(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Return true if the message was in a slot when custody was read. */
+static bool slot_has(const struct messages *m, uint64_t seq)
+{
+    return m->seqs &&
+           bsearch(&seq, m->seqs, m->count, sizeof *m->seqs, seq_order);
+}
+
+/* The visitor of messages_each, for visits to rows of the spool and store. */
 struct passing {
     struct messages *m;
+    bool all; /* also rows of the spool that are in a slot */
     message_visit *visit;
     void *arg;
 };
 
-/* Visit a row of the spool, if the filter chooses it. A broken header is a part
- * of the body, as for a slot. */
+/* Pass a row of the spool to the visitor if the filter chooses it. A broken
+ * header is part of the body, as it is in a slot. */
 static int spooled_visit(const struct store_spooled *row, void *arg)
 {
     const struct passing *p = arg;
@@ -182,7 +187,8 @@ static int spooled_visit(const struct store_spooled *row, void *arg)
     char why[HEADER_WHY];
     struct header h;
 
-    if (row->flags & STORE_CANCELLED)
+    if (row->flags & STORE_CANCELLED ||
+        (!p->all && slot_has(p->m, store_spool_seq(row->key))))
         return 0;
     if (header_parse(row->data, row->size, &h, why) < 0)
         h = (struct header){.bytes = 0};
@@ -214,10 +220,10 @@ static int spooled_visit(const struct store_spooled *row, void *arg)
     return p->visit(&seen, p->arg);
 }
 
-int messages_spooled_each(struct messages *m, int64_t after,
+int messages_spooled_each(struct messages *m, int64_t after, bool all,
                           message_visit *visit, void *arg)
 {
-    struct passing p = {m, visit, arg};
+    struct passing p = {m, all, visit, arg};
 
     if (!m->store || m->filter.error_like ||
         !(m->filter.states & WAITING_BIT(WAITING_SPOOLED)))
@@ -359,20 +365,6 @@ static int slot_order(const void *a, const void *b)
     if (x->state != y->state)
         return x->state < y->state ? -1 : 1;
     return (x->c.seq > y->c.seq) - (x->c.seq < y->c.seq);
-}
-
-static int seq_order(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
-/* Return true if the message was in a slot when custody was read. */
-static bool slot_has(const struct messages *m, uint64_t seq)
-{
-    return m->seqs &&
-           bsearch(&seq, m->seqs, m->count, sizeof *m->seqs, seq_order);
 }
 
 /* Copy all of custody. A missing file is no problem. */
@@ -532,71 +524,67 @@ static int failure_keep(const struct waiting_row *w, void *arg)
     return 0;
 }
 
-/* Visit one slot, if its error is wanted. */
-static int slot_pass(const struct passing *p, const struct slot_seen *s)
-{
-    const struct custody_seen *c = &s->c;
-    const struct waiting_filter *f = &p->m->filter;
-    bool running = s->state == WAITING_RUNNING;
-    struct failure fail = {.seen = false};
-    int err = 0;
-
-    if (c->row && p->m->store)
-        err = waiting_get(p->m->store, c->row, f, failure_keep, &fail);
-    if (err && err != -ENOENT)
-        return err;
-    if (f->error_like &&
-        !(fail.seen && error_text_like(f->error_like, fail.error, fail.text)))
-        return 0;
-    return p->visit(
-        &(struct message_seen){.state = s->state,
-                               .in_slot = true,
-                               .slot = s,
-                               .id = c->id,
-                               .row = c->row,
-                               .seq = c->seq,
-                               .received_ns = c->received_ns,
-                               .started_ns = running ? c->started_ns : 0,
-                               .priority = c->priority,
-                               .failures = c->failures,
-                               .crashes = c->w.crashes,
-                               .attempt = running ? c->w.attempt : 0,
-                               .pid = running ? c->pgid : 0,
-                               .group = c->group[0] ? c->group : NULL,
-                               .group_size = strlen(c->group),
-                               .error = fail.seen ? fail.error : NULL,
-                               .error_text = fail.text[0] ? fail.text : NULL,
-                               .header = s->data,
-                               .header_size = c->header.bytes,
-                               .body = s->data + c->header.bytes,
-                               .body_size = s->body_size,
-                               .size = s->size},
-        p->arg);
-}
-
-/* Due rows run before the spool, and come first. A row that was listed as due
- * and still waits is not listed again behind the spool; a row that became due
- * meanwhile is listed in neither place. */
+/* Visit slots, due rows, the spool, then other rows: the order in which they
+ * run. Due rows are not visited again after the spool, so a row that becomes
+ * due in between is missed. */
 int messages_each(struct messages *m, const char *cursor, message_visit *visit,
                   void *arg)
 {
     struct passing p = {.m = m, .visit = visit, .arg = arg};
+    const struct waiting_filter *f = &m->filter;
     struct cursor c;
     int err = cursor_parse(&c, cursor);
 
     for (size_t i = 0; !err && c.slots && i < m->count; i++) {
         const struct slot_seen *s = &m->slots[i];
+        const struct custody_seen *in = &s->c;
+        struct failure fail = {.seen = false};
+        bool running = s->state == WAITING_RUNNING;
 
         if (s->state == WAITING_STATES ||
-            !(m->filter.states & WAITING_BIT(s->state)) || s->state < c.state ||
-            (s->state == c.state && s->c.seq <= c.seq))
+            !(f->states & WAITING_BIT(s->state)) || s->state < c.state ||
+            (s->state == c.state && in->seq <= c.seq))
             continue;
-        err = slot_pass(&p, s);
+        if (in->row && m->store)
+            err = waiting_get(m->store, in->row, f, failure_keep, &fail);
+        if (err && err != -ENOENT)
+            return err;
+        err = 0;
+        if (f->error_like &&
+            !(fail.seen &&
+              error_text_like(f->error_like, fail.error, fail.text)))
+            continue;
+        err = visit(
+            &(struct message_seen){
+                .state = s->state,
+                .in_slot = true,
+                .slot = s,
+                .id = in->id,
+                .row = in->row,
+                .seq = in->seq,
+                .received_ns = in->received_ns,
+                .started_ns = running ? in->started_ns : 0,
+                .priority = in->priority,
+                .failures = in->failures,
+                .crashes = in->w.crashes,
+                .attempt = running ? in->w.attempt : 0,
+                .pid = running ? in->pgid : 0,
+                .group = in->group[0] ? in->group : NULL,
+                .group_size = strlen(in->group),
+                .error = fail.seen ? fail.error : NULL,
+                .error_text = fail.text[0] ? fail.text : NULL,
+                .last_stderr = s->last_stderr[0] ? s->last_stderr : NULL,
+                .header = s->data,
+                .header_size = in->header.bytes,
+                .body = s->data + in->header.bytes,
+                .body_size = s->body_size,
+                .size = s->size},
+            arg);
     }
     if (!err && c.due)
         err = rows_pass(&p, &c.place, WAITING_BIT(WAITING_READY));
     if (!err && c.spool)
-        err = messages_spooled_each(m, c.spooled, spooled_pass, &p);
+        err = messages_spooled_each(m, c.spooled, false, visit, arg);
     if (err || !c.spool)
         return err ? err : rows_pass(&p, &c.place, WAITING_ALL);
     return rows_pass(&p, &(struct waiting_place){0},

@@ -22,9 +22,10 @@
 /* A message in a slot, copied. */
 struct slot_seen {
     enum waiting_state state;
-    struct custody_seen c;  /* header and data are not valid any more */
+    struct custody_seen c;  /* without header and data, which are gone */
     char *data;             /* the header, and up to filter.body_most bytes */
     size_t body_size, size; /* of the body: of the copy, and whole */
+    char last_stderr[ERROR_TEXT]; /* of a running message; "": none */
 };
 
 /* Return true if the slot `a` comes before `b` in the order of their group. */
@@ -50,21 +51,23 @@ struct messages {
 /* A message of custody or the store. Pointers are valid during the visit. */
 struct message_seen {
     enum waiting_state state;
-    bool in_slot;                 /* else it is in the store only */
-    const struct slot_seen *slot; /* of a message in one */
+    bool in_slot;                 /* false: it is only in the store */
+    const struct slot_seen *slot; /* the slot, if in_slot */
     struct ulid id;               /* all 0: no id yet */
     int64_t row; /* 0: it is not in the store, or in the spool */
     uint64_t seq, received_ns;
-    uint64_t due_ns;     /* 0: it waits for no time */
+    uint64_t due_ns;     /* 0: the message is not waiting for a time */
     uint64_t started_ns; /* of a running message; else 0 */
     uint32_t priority, failures, crashes;
     uint32_t attempt;  /* of a running message; else 0 */
     int32_t pid;       /* of its handler; 0: none */
     const char *group; /* NULL: none */
     size_t group_size;
-    const char *error;      /* of its last failure; NULL: none */
-    const char *error_text; /* beside it; NULL: nothing */
-    const char *header;     /* NULL: not read, as the message has a row */
+    const char *error;       /* of its last failure; NULL: none */
+    const char *error_text;  /* the text beside the error; NULL: none */
+    const char *last_stderr; /* last line that it has written while it is
+                              * running; NULL: none, or not asked for */
+    const char *header;      /* NULL: not read, as the message has a row */
     size_t header_size;
     const char *body;
     size_t body_size; /* of `body` */
@@ -89,9 +92,9 @@ const char *messages_cursor(const struct message_seen *seen,
 /* Return the object of mqctl list --json; NULL: no memory. */
 json_t *message_json(const char *queue, const struct message_seen *seen);
 
-/* Visit the rows of the spool behind that key (0: all) that the filter chooses,
- * also rows that are in a slot. */
-int messages_spooled_each(struct messages *m, int64_t after,
+/* Visit the rows of the spool behind that key (0: from the first) that the
+ * filter chooses; with `all`, also rows that are in a slot. */
+int messages_spooled_each(struct messages *m, int64_t after, bool all,
                           message_visit *visit, void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
 /* Find the rows, or keys of the spool with a minus, that have a slot of the

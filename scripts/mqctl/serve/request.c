@@ -5,14 +5,19 @@
 #include <bsd/sys/queue.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <sha2.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/cli/json_line.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/ask/history.h"
 #include "scripts/mqctl/serve/events.h"
@@ -56,19 +61,198 @@ static const char *header_find(const struct visit *v, const char *name)
 /* Reason for refusing a query; "": accepted. */
 static char query_flaw[256];
 
-/* Refuse a request. A person reads the answer to what a browser asks for
- * outside of the API. */
+#define TYPE_JSON    "application/json"
+#define TYPE_JS      "text/javascript; charset=utf-8"
+#define TYPE_CSS     "text/css; charset=utf-8"
+#define TYPE_TEXT    "text/plain; charset=utf-8"
+#define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
+#define TYPE_BYTES   "application/octet-stream"
+
+/* Scripts and styles come from the server's own files, never from text in the
+ * page. No other site may show the page in a frame, and it submits no form. */
+#define POLICY                                                                \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "   \
+    "'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; " \
+    "form-action 'none'; require-trusted-types-for 'script'; trusted-types "  \
+    "'none'"
+
+/* The last two apply to documents, which scripts and styles are not. */
+static const char *const headers[][2] = {
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"X-Frame-Options", "DENY"},
+};
+#define HEADERS (sizeof headers / sizeof *headers)
+
+/* Add a header to a response; no header for the value NULL. Without memory, the
+ * response is released and *r becomes NULL. */
+static void header_add(struct MHD_Response **r, const char *name,
+                       const char *value)
+{
+    if (!*r || !value || MHD_add_response_header(*r, name, value))
+        return;
+    MHD_destroy_response(*r);
+    *r = NULL;
+}
+
+/* Send a response with the headers that all responses have, and release it.
+ * NULL: close the connection. */
+static enum MHD_Result reply_send(const struct visit *v, unsigned status,
+                                  const char *type, struct MHD_Response *r)
+{
+    bool document = strcmp(type, TYPE_JS) != 0 && strcmp(type, TYPE_CSS) != 0;
+    enum MHD_Result ok;
+
+    for (size_t i = 0; i < HEADERS - (document ? 0 : 2); i++)
+        header_add(&r, headers[i][0], headers[i][1]);
+    if (document)
+        header_add(&r, "Content-Security-Policy",
+                   strcmp(type, TYPE_BYTES) == 0 ? "sandbox; default-src 'none'"
+                                                 : POLICY);
+    if (r && !MHD_get_response_header(r, "Cache-Control"))
+        header_add(&r, "Cache-Control", "no-store");
+    if (status == 401)
+        header_add(&r, "WWW-Authenticate", "Bearer realm=\"mqctl serve\"");
+    if (status == 405)
+        header_add(&r, "Allow", v->ask.path.allow);
+    header_add(&r, "Content-Type", type);
+    if (!r)
+        return MHD_NO;
+    ok = MHD_queue_response(v->c, status, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+/* Send JSON and free it (NULL: close the connection). A client that has the
+ * same JSON already gets status 304. */
+static enum MHD_Result reply_json(const struct visit *v, char *text)
+{
+    const char *held = header_find(v, "If-None-Match");
+    char tag[SHA256_DIGEST_STRING_LENGTH + 2] = "\"";
+    struct MHD_Response *r;
+    bool same;
+
+    if (!text)
+        return MHD_NO;
+    SHA256Data((const uint8_t *)text, strlen(text), tag + 1);
+    strlcat(tag, "\"", sizeof tag);
+    same = held && strcmp(held, tag) == 0;
+    if (same)
+        *text = '\0';
+    r = MHD_create_response_from_buffer(strlen(text), text,
+                                        MHD_RESPMEM_MUST_FREE);
+    if (!r)
+        free(text);
+    header_add(&r, "ETag", tag);
+    header_add(&r, "Cache-Control", "no-cache");
+    return reply_send(v, same ? 304 : 200, TYPE_JSON, r);
+}
+
+/* Return the HTTP status for the exit status of a tool. */
+static unsigned reply_status(int exit_status)
+{
+    switch (exit_status) {
+    case 0:
+        return 200;
+    case 1:
+        return 409;
+    case EX_USAGE:
+        return 400;
+    case EX_DATAERR:
+        return 422;
+    case EX_NOINPUT:
+        return 404;
+    case EX_UNAVAILABLE:
+    case EX_OSERR:
+    case EX_TEMPFAIL:
+        return 503;
+    case EX_NOPERM:
+        return 403;
+    case -SIGALRM:
+        return 504;
+    default:
+        return 500;
+    }
+}
+
+/* Refuse a request of a program (RFC 9457), with the line that a tool printed
+ * and its exit status; 0: no tool failed. */
+static enum MHD_Result problem_send(const struct visit *v, unsigned status,
+                                    int exit_status, const char *line)
+{
+    struct MHD_Response *r = NULL;
+    json_t *o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank",
+                          "title", MHD_get_reason_phrase_for(status), "status",
+                          (int)status, "detail", json_printable(line));
+    char *text;
+
+    if (exit_status)
+        json_object_set_new(o, "exit_status", json_integer(exit_status));
+    text = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    if (text)
+        r = MHD_create_response_from_buffer(strlen(text), text,
+                                            MHD_RESPMEM_MUST_FREE);
+    return reply_send(v, status, "application/problem+json", r);
+}
+
+/* Send a file of web/, compressed if the client takes that. NULL is the page:
+ * its status is for programs; a person sees what its scripts find out. */
+static enum MHD_Result reply_file(const struct visit *v, unsigned status,
+                                  const char *name)
+{
+    static const char *const types[][2] = {
+        {".js", TYPE_JS},
+        {".css", TYPE_CSS},
+        {".svg", "image/svg+xml"},
+    };
+    const char *coding = header_find(v, "Accept-Encoding"),
+               *held = header_find(v, "If-None-Match"),
+               *dot = name ? strrchr(name, '.') : NULL,
+               *type = name ? NULL : "text/html; charset=utf-8";
+    bool zip = coding && strstr(coding, "gzip"), same;
+    const struct serve_file *f = serve_files, *end = f + serve_file_count;
+    char wanted[SERVE_WORD + 4];
+    struct MHD_Response *r;
+
+    for (size_t i = 0; dot && i < sizeof types / sizeof *types; i++)
+        if (strcmp(dot, types[i][0]) == 0)
+            type = types[i][1];
+    snprintf(wanted, sizeof wanted, "%s%s", name ? name : "index.html",
+             zip ? ".gz" : "");
+    while (f < end && strcmp(f->name, wanted) != 0)
+        f++;
+    if (f == end || !type)
+        return problem_send(v, 404, 0, "there is no such file");
+    same = status == 200 && held && strcmp(held, f->etag) == 0;
+    r = MHD_create_response_from_buffer(same ? 0 : f->size, (void *)f->bytes,
+                                        MHD_RESPMEM_PERSISTENT);
+    header_add(&r, "ETag", f->etag);
+    header_add(&r, "Cache-Control", "no-cache");
+    header_add(&r, "Vary", "Accept-Encoding");
+    header_add(&r, "Content-Encoding", zip ? "gzip" : NULL);
+    return reply_send(v, same ? 304 : status, type, r);
+}
+
+/* Refuse a request. Outside of the API, a person with a browser gets the page,
+ * which signs in or says that the address is wrong, or else a line. */
 static enum MHD_Result request_refuse(const struct visit *v, unsigned status,
                                       const char *line)
 {
     const char *accept = header_find(v, "Accept");
+    char text[512];
 
-    return reply_problem(
-        v->c, &(struct reply_problem){.status = status,
-                                      .line = line,
-                                      .person = !v->api && accept &&
-                                                strstr(accept, "text/html"),
-                                      .allow = v->ask.path.allow});
+    if (v->api || !accept || !strstr(accept, "text/html"))
+        return problem_send(v, status, 0, line);
+    if (status == 401 || status == 404)
+        return reply_file(v, status, NULL);
+    snprintf(text, sizeof text, "%s: %s\n", MHD_get_reason_phrase_for(status),
+             line);
+    return reply_send(v, status, TYPE_TEXT,
+                      MHD_create_response_from_buffer(strlen(text), text,
+                                                      MHD_RESPMEM_MUST_COPY));
 }
 
 /* ---- who asks ---- */
@@ -432,28 +616,13 @@ static enum MHD_Result look_answer(struct visit *v)
         v->c, 200, route->what == SERVE_BODY ? REPLY_BYTES : REPLY_METRICS, r);
 }
 
-/* Answer with JSON, which is taken over. */
+/* Answer with JSON, and release it. */
 static enum MHD_Result json_answer(struct visit *v, json_t *o)
 {
     char *text = json_dumps(o, SERVE_JSON);
 
     json_decref(o);
-    return reply_json(v->c, text);
-}
-
-/* Answer with all jobs or one, which may be stopped. */
-static enum MHD_Result job_answer(struct visit *v)
-{
-    enum serve_what what = v->ask.path.route->what;
-    json_t *o = jobs_json(v->ask.path.row);
-
-    if (!o)
-        return request_refuse(v, 404,
-                              "no such job; the server keeps its most recent "
-                              "jobs until it stops");
-    if (what == SERVE_JOB_STOP)
-        job_stop(v->ask.path.row);
-    return json_answer(v, o);
+    return reply_json(v, text);
 }
 
 /* Begin a stream of events: of all queues, and of the one in the query. */
@@ -479,6 +648,7 @@ static enum MHD_Result stream_begin(struct visit *v)
 static enum MHD_Result request_serve(struct visit *v)
 {
     const struct serve_path *path = &v->ask.path;
+    json_t *o;
     int err;
 
     if (v->large)
@@ -486,12 +656,15 @@ static enum MHD_Result request_serve(struct visit *v)
     switch (path->route->what) {
     case SERVE_HEALTH:
         err = look_possible();
-        return err ? request_refuse(v, 503, errno_text(-err))
-                   : reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
+        if (err)
+            return request_refuse(v, 503, errno_text(-err));
+        return reply_send(v, 200, TYPE_TEXT,
+                          MHD_create_response_from_buffer(
+                              3, (void *)"ok\n", MHD_RESPMEM_PERSISTENT));
     case SERVE_FILE:
-        return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
+        return reply_file(v, 200, path->word[0] ? path->word : "icon.svg");
     case SERVE_PAGE:
-        return reply_page(v->c, 200);
+        return reply_file(v, 200, NULL);
     case SERVE_SESSION:
     case SERVE_SESSION_END:
         return session_change(v);
@@ -506,7 +679,15 @@ static enum MHD_Result request_serve(struct visit *v)
     case SERVE_JOBS:
     case SERVE_JOB:
     case SERVE_JOB_STOP:
-        return job_answer(v);
+        o = jobs_json(path->row);
+        if (!o)
+            return request_refuse(
+                v, 404,
+                "no such job; the server keeps its most recent jobs until it "
+                "stops");
+        if (path->route->what == SERVE_JOB_STOP)
+            job_stop(path->row);
+        return json_answer(v, o);
     default:
         return look_begin(v);
     }

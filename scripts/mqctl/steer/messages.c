@@ -572,8 +572,8 @@ static int ids_take(struct order *x)
             x->status =
                 complain(EX_USAGE,
                          "\"%.64s\" is not an id; give the 26 characters of a "
-                         "message's id, the number of its row, or the "
-                         "spool-KEY that list --json has of it",
+                         "message's id, the number of its row, or "
+                         "a spooled message's cursor from list --json",
                          text);
             break;
         }
@@ -589,7 +589,7 @@ static int ids_take(struct order *x)
     }
     if (!err && x->absent_count) {
         x->m.filter.states = WAITING_BIT(WAITING_SPOOLED);
-        err = messages_spooled_each(&x->m, 0, absent_find, x);
+        err = messages_spooled_each(&x->m, 0, true, absent_find, x);
     }
     for (size_t i = 0; err >= 0 && i < x->absent_count; i++)
         gone_print(x, ulid_print(x->absent[i], id));

@@ -18,23 +18,26 @@ struct values {
 #define AT(member) .offset = offsetof(struct values, member)
 
 static const struct subcommand_row rows[] = {
-    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, .also = "ls|dir",
-     .under = "Look"},
-    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, .settings = true},
-    {"door", "[options] QUEUE open|shut", "A door.", 2, 2, .last = "open|shut",
-     .under = "Look"},
+    {"list", "[options] QUEUE", "List.", NULL, "Look", 1, SUBCOMMAND_ANY,
+     .also = "ls|dir"},
+    {"wipe", "[options] QUEUE", "Wipe.", NULL, NULL, 1, 3, .settings = true},
+    {"door", "[options] QUEUE open|shut", "A door.", NULL, "Look", 2, 2,
+     .last = "open|shut", .absent = "X=1; build without X=1"},
+    {"tell", "[options] [QUEUE] ID|ERROR", "Tell.", NULL, "Look", 1, 2},
 };
-static const struct subcommand_flag flags[] = {
-    {1, {"json", 'j', OPT_FLAG, AT(json), .help = "as JSON"}},
-    {2, {"all", 'a', OPT_FLAG, AT(all), .help = "all of it"}},
-    {3, {"help", 'h', OPT_FLAG, AT(line.help), .help = "this"}},
-    {3, {"dir", 'd', OPT_STRING, .value = "DIR", AT(dir), .help = "where"}},
+static const struct option_row flags[] = {
+    {"json", 'j', OPT_FLAG, .verbs = 1, AT(json), .help = "as JSON"},
+    {"all", 'a', OPT_FLAG, .verbs = 2, AT(all), .help = "all of it"},
+    {"help", 'h', OPT_FLAG, .verbs = 3, AT(line.help), .help = "this"},
+    {"dir", 'd', OPT_STRING, .verbs = 3, .value = "DIR", AT(dir),
+     .help = "where"},
 };
 
 static const struct subcommand_exit exits[] = {
     {2, 1, "nothing was wiped"},
     {7, EX_USAGE, "usage"},
     {1, EX_NOINPUT, "no such queue, nor any other that the tool knows of"},
+    {1, EX_NOINPUT, "a name so long that it needs another line"},
     {2, EX_NOINPUT, "no such colour"},
     {2, EX_NOINPUT, "no such size"},
 };
@@ -138,6 +141,9 @@ Test(verbs, take_so_many_operands)
     cr_assert_lt(READS(0, "-j"), 0);
     cr_assert_str_eq(p.text, "list: no queue given; usage: tool list [options] "
                              "QUEUE");
+    cr_assert_lt(READS(3, NULL), 0);
+    cr_assert_str_eq(p.text, "tell: no id or error given; usage: tool tell "
+                             "[options] [QUEUE] ID|ERROR");
     cr_assert_eq(READS(0, "1", "2", "3", "4", "5"), 0);
     cr_assert_eq(READS(1, "1", "2", "3"), 0);
     cr_assert_lt(READS(1, "1", "2", "3", "4"), 0);
@@ -212,6 +218,9 @@ Test(verbs, that_are_slips_are_guessed)
                      "tool: no verb given; give list, wipe or door first\n");
     cr_assert_eq(BEGINS("--dir", "list"), EX_USAGE, "the verb is its value");
     cr_assert_eq(BEGINS("-j", "--", "list"), EX_USAGE);
+    cr_assert_eq(BEGINS("door", "/q", "open"), EX_UNAVAILABLE);
+    cr_assert_str_eq(said, "tool: door: not in this build, because of X=1; "
+                           "build without X=1\n");
 }
 
 Test(verbs, help_needs_no_operands)
@@ -268,29 +277,33 @@ Test(verbs, settings_of_the_worker_are_no_flags)
 Test(verbs, the_help_of_the_program_lists_them)
 {
     cr_assert_not_null(strstr(help(3), "Usage: tool VERB"));
-    cr_assert_not_null(strstr(help(3), "\nLook:\n"
-                                       "  list     List.\n"
-                                       "  door     A door.\n"
-                                       "\nVerbs:\n"
-                                       "  wipe     Wipe.\n"
-                                       "\ntool VERB"),
+    cr_assert_not_null(strstr(help(3),
+                              "\nLook:\n"
+                              "  list     List.\n"
+                              "  door     A door. (not in this build)\n"
+                              "\nVerbs:\n"
+                              "  wipe     Wipe.\n"
+                              "\ntool VERB"),
                        "%s", help(3));
 }
 
 /* Of another verb's statuses nothing is told, and no line is too long. */
 Test(verbs, help_of_each_has_its_own_exit_statuses)
 {
-    cr_assert_not_null(
-        strstr(help(0), "\nExit status: 0; 64 usage; 66 no such queue, nor any "
-                        "other that the tool knows\nof. The notes.\n"),
-        "%s", help(0));
-    cr_assert_not_null(
-        strstr(help(1), "\nExit status: 0; 1 nothing was wiped; 64 usage; 66 "
-                        "no such colour, or no such\nsize. The notes.\n"),
-        "%s", help(1));
-    cr_assert_not_null(
-        strstr(help(2), "\nExit status: 0; 64 usage. The notes.\n"), "%s",
-        help(2));
-    cr_assert_not_null(strstr(help(3), "1 nothing was wiped; 64 usage; 66 no "),
+#define TOP "\nExit status:\n  0   success\n"
+    cr_assert_not_null(strstr(help(0), TOP
+                              "  64  usage\n  66  no such queue, nor any other "
+                              "that the tool knows of, or a name so long\n"
+                              "      that it needs another line\nThe notes.\n"),
+                       "%s", help(0));
+    cr_assert_not_null(strstr(help(1),
+                              TOP "  1   nothing was wiped\n  64  usage\n"
+                                  "  66  no such colour, or no such size\n"
+                                  "The notes.\n"),
+                       "%s", help(1));
+    cr_assert_not_null(strstr(help(2), TOP "  64  usage\nThe notes.\n"), "%s",
+                       help(2));
+    cr_assert_not_null(strstr(help(3), TOP "  1   nothing was wiped\n  64  "
+                                           "usage\n  66  no such queue"),
                        "%s", help(3));
 }

@@ -38,7 +38,7 @@ static json_t *page_list(const struct serve_ask *a, size_t verb,
     const char *after = a->query[QUERY_AFTER];
     struct options o = {
         .json = true,
-        .limit = PAGE_MOST + 1, /* whether there is another page */
+        .limit = PAGE_MOST + 1, /* one more, to see whether a page follows */
         .filter.states = WAITING_ALL,
         .groups = (1u << GROUP_IS_COUNT) - 1,
         .after = after && *after ? after : NULL,
@@ -50,10 +50,10 @@ static json_t *page_list(const struct serve_ask *a, size_t verb,
     /* The states of the query are read as --state of the verb. */
     for (size_t i = 0; a->query[QUERY_STATE] && i < mqctl_table.flag_count;
          i++) {
-        const struct subcommand_flag *flag = &mqctl_table.flags[i];
+        const struct option_row *flag = &mqctl_table.flags[i];
 
-        if (strcmp(flag->row.name, "state") == 0 && flag->verbs & 1u << verb &&
-            option_read(&flag->row, a->query[QUERY_STATE], &o, p) < 0)
+        if (strcmp(flag->name, "state") == 0 && flag->verbs & 1u << verb &&
+            option_read(flag, a->query[QUERY_STATE], &o, p) < 0)
             return NULL;
     }
     o.state_dir = ask_state_dir(a, a->path.queue);
