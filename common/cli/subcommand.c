@@ -48,34 +48,38 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
     return v;
 }
 
-/* Make "Exit status: 0; 66 the queue does not exist. See tool(1)." of the verbs
- * whose bits are set. One status may have several meanings. */
+/* Make the notes: the exit statuses of the verbs whose bits are set, one on a
+ * line, as "66  the queue does not exist", then "See tool(1).". One status may
+ * have several meanings. */
 static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
                        unsigned verbs)
 {
-    char text[NOTES_ROOM] = "Exit status: 0";
+    char text[NOTES_ROOM] = "success";
     FILE *out = fmemopen(notes, NOTES_ROOM, "w");
-    int last = 0;
+    int status = 0;
 
-    for (size_t i = 0; i < t->exit_count; i++) {
-        const struct subcommand_exit *e = &t->exits[i];
-        size_t used = strlen(text);
-
-        if (!(e->verbs & verbs))
-            continue;
-        if (e->status == last)
-            snprintf(text + used, sizeof text - used, ", or %s", e->means);
-        else
-            snprintf(text + used, sizeof text - used, "; %d %s", e->status,
-                     e->means);
-        last = e->status;
-    }
-    strlcat(text, ". ", sizeof text);
-    strlcat(text, t->notes, sizeof text);
     notes[0] = '\0';
     if (!out)
         return;
-    term_words(out, text, 0, 0, LINE_MOST);
+    fputs("Exit status:\n", out);
+    for (size_t i = 0; i < t->exit_count; i++) {
+        const struct subcommand_exit *e = &t->exits[i];
+
+        if (!(e->verbs & verbs))
+            continue;
+        if (e->status == status) {
+            text_append(text, sizeof text, ", or %s", e->means);
+            continue;
+        }
+        fprintf(out, "  %-2d  ", status);
+        term_words(out, text, 6, 6, LINE_MOST);
+        putc('\n', out);
+        status = e->status;
+        strlcpy(text, e->means, sizeof text);
+    }
+    fprintf(out, "  %-2d  ", status);
+    term_words(out, text, 6, 6, LINE_MOST);
+    fprintf(out, "\n%s", t->notes);
     fclose(out);
 }
 
@@ -141,7 +145,7 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
     single_make(&s, t, line->verb);
     if (!s.rows)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    argc--; /* for options_parse the verb stands where the program does */
+    argc--; /* options_parse skips argv[0], which is now the verb */
     argv++;
     err = options_parse(&s.table, argc, argv, line, &before, &rest, p);
     free(s.rows);
@@ -153,8 +157,9 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
     line->operands = argv;
     line->operand_count = before + (rest < 0 ? 0 : argc - rest);
     if (line->operand_count < verb->least)
-        what =
-            line->operand_count == 0 ? "no queue given" : "too few arguments";
+        what = line->operand_count > 0           ? "too few arguments"
+               : strstr(verb->usage, "[QUEUE] ") ? "no id or error given"
+                                                 : "no queue given";
     else if (verb->most >= 0 && line->operand_count > verb->most)
         what = "too many arguments";
     if (what)
@@ -164,7 +169,7 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
     word = verb->last ? line->operands[line->operand_count - 1] : "";
     if (!verb->last || word_among(verb->last, word))
         return t->check ? t->check(line, p) : 0;
-    /* The last operand is none of the words that the verb takes. */
+    /* The last operand is not one of the words that the verb allows. */
     strlcpy(all, verb->last, sizeof all);
     while ((one = strsep(&words, "|")) != NULL)
         if (word_nearer(word, strlen(word), one, &far))
@@ -174,8 +179,8 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                            "%s: there is no \"%.64s\"; did you mean %s?",
                            verb->name, word, guess);
     return problem_set(p, EX_USAGE, EINVAL,
-                       "%s: there is no \"%.64s\"; usage: %s %s", verb->name,
-                       word, verb->name, verb->usage);
+                       "%s: there is no \"%.64s\"; usage: %s %s %s", verb->name,
+                       word, t->program, verb->name, verb->usage);
 }
 
 /* Move the verb to argv[1] if flags precede it. Returns the verb; --help or
@@ -299,7 +304,12 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
         return verb_unknown(t, argc, argv, word);
     if (!line->help && subcommand_read(t, argc, argv, line, &p) != 0)
         return complain_of(&p);
-    return line->help ? help_tell(t, line->verb) : -1;
+    if (line->help)
+        return help_tell(t, line->verb);
+    if (t->verbs[line->verb].absent && !t->verbs[line->verb].run)
+        return complain(EX_UNAVAILABLE, "%s: not in this build, because of %s",
+                        t->verbs[line->verb].name, t->verbs[line->verb].absent);
+    return -1;
 }
 
 /* Return the heading that a verb stands under. */

@@ -177,11 +177,13 @@ Test(docs_agree, settings_that_pages_list_are_those_that_can_be_set)
 
 /* ---- exit statuses ---- */
 
-/* listed PROGRAM [VERB]: "71" of "...; 71 system limit; ..." in its help */
-#define LISTED                                                                 \
-    "listed() { \"$@\" --help | awk '/^Exit status: /, /^$/' | tr '\\n' ' ' |" \
-    "  sed 's/^Exit status://' | tr ';' '\\n' |"                               \
-    "  sed -n 's/^ *\\([0-9][0-9]*\\).*/\\1/p' | sort -nu; };"                 \
+/* listed PROGRAM [VERB]: the statuses in its help, such as "71" of "...; 71
+ * system limit; ..." or of "  71  system limit" */
+#define LISTED                                                 \
+    "listed() { \"$@\" --help | awk '/^Exit status:/, /^$/' |" \
+    "  sed 's/^  \\([0-9][0-9]*\\)  /;\\1 /' | tr '\\n' ' ' |" \
+    "  sed 's/^Exit status://' | tr ';' '\\n' |"               \
+    "  sed -n 's/^ *\\([0-9][0-9]*\\).*/\\1/p' | sort -nu; };" \
     "verbs() { $1 --help | sed -n 's/^  \\([a-z-]*\\)  .*/\\1/p'; };"
 
 Test(docs_agree, exit_statuses_of_help_and_man_page_are_the_same)
