@@ -132,6 +132,12 @@ int cli_interrupt_seen(void)
     return (int)seen;
 }
 
+bool cli_interrupted(void *arg)
+{
+    (void)arg;
+    return seen != 0;
+}
+
 void cli_interrupt_die(void)
 {
     int number = cli_interrupt_seen();

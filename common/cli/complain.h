@@ -11,6 +11,7 @@
 #ifndef COMMON_CLI_COMPLAIN_H
 #define COMMON_CLI_COMPLAIN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/problem.h"
@@ -46,6 +47,8 @@ void complain_reads(const char *what);
 void cli_interrupt_catch(void);
 /* Return the signal that was caught, or 0. */
 int cli_interrupt_seen(void);
+/* Return true after such a signal; a callback that ends a long wait. */
+bool cli_interrupted(void *arg);
 /* Die of the caught signal, so that a shell sees it; return if there was
  * none. */
 void cli_interrupt_die(void);

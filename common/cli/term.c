@@ -311,6 +311,13 @@ const char *term_time(uint64_t wall_ns, char buf[TIME_TEXT])
     return buf;
 }
 
+const char *term_since(uint64_t wall_ns, char buf[DURATION_TEXT])
+{
+    uint64_t now = clock_wall_ns();
+
+    return duration_rough(now > wall_ns ? now - wall_ns : 0, buf);
+}
+
 const char *term_time_ago(uint64_t wall_ns, char buf[TIME_TEXT])
 {
     static const struct {

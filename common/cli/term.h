@@ -92,6 +92,8 @@ void term_time_zone(void);
 
 /* Print "2026-11-22 14:22:01+01:00", which time_parse reads. */
 const char *term_time(uint64_t wall_ns, char buf[TIME_TEXT]);
+/* Print the time since a wall time, as duration_rough does: "3.2s". */
+const char *term_since(uint64_t wall_ns, char buf[DURATION_TEXT]);
 /* Print "3 min ago" or "in 3 min". */
 const char *term_time_ago(uint64_t wall_ns, char buf[TIME_TEXT]);
 /* Print "2026-11-22 14:22:01+01:00, 3 min ago". */

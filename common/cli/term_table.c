@@ -117,12 +117,11 @@ void term_cell_known(struct term_table *t, int64_t value)
 
 void term_cell_age(struct term_table *t, uint64_t wall_ns)
 {
-    uint64_t now = clock_wall_ns();
     char text[DURATION_TEXT];
 
     term_cellf(t, "%s",
-               wall_ns && wall_ns < now ? duration_rough(now - wall_ns, text)
-                                        : "-");
+               wall_ns && wall_ns < clock_wall_ns() ? term_since(wall_ns, text)
+                                                    : "-");
 }
 
 /* Take from a column what it has over `least`, and over its title, at most

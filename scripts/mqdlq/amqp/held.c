@@ -27,6 +27,7 @@
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
 #include "common/store/sql.h"
+#include "common/store/store.h"
 
 #define MOST     50000 /* letters fetched at most: memory, and prefetch */
 #define REFRESH  8     /* deliveries; below the 20 of RabbitMQ 4 */
@@ -98,21 +99,15 @@ int held_tend(struct broker *b)
     return n;
 }
 
-/* Return true after an interrupt, unless it came before the publisher was
- * opened (`arg`). */
-static bool wait_interrupted(void *arg)
-{
-    return !arg && cli_interrupt_seen() != 0;
-}
-
 int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p)
 {
-    const struct publisher_setup setup = {.link = b->setup,
-                                          .topology = b->topology,
-                                          .wait_ns = wait_ns,
-                                          .stop = wait_interrupted,
-                                          .arg =
-                                              cli_interrupt_seen() ? b : NULL};
+    /* An interrupt that came earlier does not stop the publisher: broker_close
+     * still publishes letters then. */
+    const struct publisher_setup setup = {
+        .link = b->setup,
+        .topology = b->topology,
+        .wait_ns = wait_ns,
+        .stop = cli_interrupt_seen() ? NULL : cli_interrupted};
 
     return b->publisher ? 0 : publisher_open(&b->publisher, &setup, p);
 }

@@ -17,6 +17,7 @@
 #include "common/amqp/topology.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "common/cli/complain.h"
@@ -118,12 +119,7 @@ static int message_put(void *arg, const char *body, size_t size,
     return 0;
 }
 
-static bool post_interrupted(void *arg)
-{
-    (void)arg;
-    return cli_interrupt_seen() != 0;
-}
-
+/* Send the messages of one run. Returns the exit status. */
 static int post_all(const struct post *post)
 {
     struct run r = {
@@ -139,16 +135,18 @@ static int post_all(const struct post *post)
                                           .create = post->create,
                                           .priorities = post->priority > 0,
                                           .wait_ns = post->wait_ns,
-                                          .stop = post_interrupted};
+                                          .stop = cli_interrupted};
     uint64_t confirmed, none, known, left;
     struct problem p = {0};
     char text[128];
-    int n, err, status = 0;
+    int err, status = 0;
 
     if (broker_password_find(r.password, post->operand,
                              post->access->password_file, &p) < 0 ||
-        publisher_open(&r.publisher, &setup, &p) < 0)
+        publisher_open(&r.publisher, &setup, &p) < 0) {
+        explicit_bzero(r.password, sizeof r.password);
         return complain_of(&p);
+    }
     posting_start(&r.posting, post, "confirmed");
     err = posting_run(&r.posting, message_put, &r, &p);
     if (!err)
@@ -158,19 +156,18 @@ static int post_all(const struct post *post)
         none = publisher_refused(r.publisher);
         known = confirmed + none;
         left = r.given > known ? r.given - known : 0;
-        n = snprintf(text, sizeof text, "%" PRIu64 " confirmed", confirmed);
+        snprintf(text, sizeof text, "%" PRIu64 " confirmed", confirmed);
         if (none > 0)
-            n += snprintf(text + n, sizeof text - (size_t)n,
-                          ", %" PRIu64 " not taken", none);
+            text_append(text, sizeof text, ", %" PRIu64 " not taken", none);
         if (none == 0 || left > 0)
-            snprintf(text + n, sizeof text - (size_t)n,
-                     ", %" PRIu64 " not known", left);
+            text_append(text, sizeof text, ", %" PRIu64 " not known", left);
         status = posting_fail(&r.posting, &p, text);
     }
     term_progress_end(&r.posting.bar);
-    if (!status && (fflush(stdout) != 0 || ferror(stdout)))
-        status = complain(EX_IOERR, "cannot write the ids");
+    if (!status)
+        status = complain_output(0);
     publisher_close(&r.publisher);
+    explicit_bzero(r.password, sizeof r.password);
     return status;
 }
 
