@@ -42,14 +42,15 @@ void json_needs_memory(void)
     json_set_alloc_funcs(memory_take, free);
 }
 
-/* jansson escapes control bytes but DEL; on a terminal, everything else that
- * could hide something is escaped as well. Without memory, json_dumpb of
- * jansson 2.14 may leave out the name of a field (do_dump), so the size is
+/* jansson escapes control bytes except DEL, which is escaped here. On a
+ * terminal all that is not ASCII is escaped as well. Without memory, json_dumpb
+ * of jansson 2.14 may leave out the name of a field (do_dump), so the size is
  * checked. */
 int json_print_line(json_t *object, FILE *out)
 {
-    size_t flags =
-        JSON_COMPACT | (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0);
+    /* 15 digits print 0.1 as it is, and a time since 1970 to 10 us. */
+    size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(15) |
+                   (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0);
     size_t size = json_dumpb(object, NULL, 0, flags);
     char *text = size ? malloc(size + 1) : NULL;
     bool whole = text && json_dumpb(object, text, size, flags) == size;
@@ -192,24 +193,9 @@ char *base64_encode(const void *data, size_t size)
     return text;
 }
 
-/* Return the value of four digits, the last `pad` of them "="; -1 if one is no
- * digit, or if bits are set that belong to no byte. */
-static int64_t four_read(const char *text, size_t pad)
-{
-    int64_t value = 0;
-
-    for (size_t i = 0; i < 4; i++) {
-        const char *at =
-            i < 4 - pad && text[i] ? strchr(digits, text[i]) : NULL;
-
-        if (!at && i < 4 - pad)
-            return -1;
-        value = value << 6 | (at ? at - digits : 0);
-    }
-    return value & ((1 << 8 * pad) - 1) ? -1 : value;
-}
-
-/* Strict, so that one value has one text only. */
+/* Accept only the one text that base64_encode makes of a value: groups of four
+ * digits, where "=" may replace the last one or two digits of the text, and all
+ * unused bits are 0. */
 void *base64_decode(const char *text, size_t size, size_t *out_size)
 {
     size_t pad = 0, at = 0;
@@ -220,9 +206,19 @@ void *base64_decode(const char *text, size_t size, size_t *out_size)
     while (size >= 4 && pad < 2 && text[size - 1 - pad] == '=')
         pad++;
     for (size_t i = 0; i + 4 <= size; i += 4) {
-        int64_t value = four_read(text + i, i + 4 == size ? pad : 0);
+        size_t missing = i + 4 == size ? pad : 0, k = 0;
+        uint32_t value = 0;
 
-        if (value < 0)
+        for (; k < 4 - missing; k++) {
+            const char *digit =
+                text[i + k] ? strchr(digits, text[i + k]) : NULL;
+
+            if (!digit)
+                break;
+            value = value << 6 | (uint32_t)(digit - digits);
+        }
+        value <<= 6 * missing;
+        if (k < 4 - missing || value & ((1u << 8 * missing) - 1))
             break;
         data[at++] = (unsigned char)(value >> 16);
         data[at++] = (unsigned char)(value >> 8);

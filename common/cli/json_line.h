@@ -24,6 +24,11 @@ void json_needs_memory(void);
 /* Print and release `object`, which is NULL if it could not be made. */
 int json_print_line(json_t *object, FILE *out);
 
+/* Return a text of an object; NULL: it has none of that name. */
+static inline const char *json_text_of(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
 /* Make a number, or null for an unknown one, below 0. */
 json_t *json_known(int64_t value);
 #define JSON_TEXT 24

@@ -107,7 +107,7 @@ static const char *unit_flaw(const char *text, const char *otherwise,
             return otherwise;
         snprintf(one, sizeof one, "1%.*s", (int)size, text);
         if (size > sizeof one - 2 || parse(one, &ignored) < 0)
-            return "has no such unit";
+            return "has an unknown unit";
         text += size;
     }
     return otherwise;
@@ -382,8 +382,11 @@ static int flag_unknown(const struct parse *run, const char *flag, size_t size,
                            "unknown flag %.*s; did you mean --%s?", cut, flag,
                            guess->name);
     return problem_set(run->p, EX_USAGE, EINVAL,
-                       "unknown flag %.*s; see %s --help", cut, flag,
-                       run->table->program);
+                       "unknown flag %.*s; see %s --help%s", cut, flag,
+                       run->table->program,
+                       strstr(run->table->usage, "[BODY]")
+                           ? "; before a body that starts with a dash, put --"
+                           : "");
 }
 
 /* Read the value, and note that the flag was given. */

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
@@ -166,20 +165,22 @@ static int widest_give(const struct term_table *t, int over, bool names,
     return over;
 }
 
-/* Choose column widths for `limit` columns (0 = none): names give way as long
- * as they can still be told apart, then the widest column. Returns how many
- * columns are not left out. */
+/* Choose the width of each column of the table, for a terminal of `limit`
+ * columns (0: no limit). Names are cut first, as long as they can be told
+ * apart, then the widest column. Returns the number of columns that
+ * have room. */
 static size_t widths_fit(const struct term_table *t, int limit, int *widths)
 {
     size_t shown = t->n;
-    int over, readable = 0; /* columns that cells can give and stay readable */
+    int over;         /* by how much the table is too wide */
+    int readable = 0; /* by how much it can shrink and stay readable */
 
     if (limit == 0) {
         for (size_t i = 0; i < t->n; i++)
             widths[i] = t->columns[i].width;
         return shown;
     }
-    /* Each column begins as wide as it is; empty spare ones are left out. */
+    /* Begin with the full widths; leave out spare columns that are empty. */
     over = (int)(t->n - 1) * GAP - limit;
     for (size_t i = 0; i < t->n; i++) {
         const struct column *c = &t->columns[i];
@@ -187,7 +188,7 @@ static size_t widths_fit(const struct term_table *t, int limit, int *widths)
         widths[i] = c->is.cut == TERM_SPARE && !c->filled ? LEFT_OUT : c->width;
         over += widths[i];
     }
-    /* Leave out extra columns, the last first, until the others stay
+    /* Leave out extra columns, the last first, until the others can stay
      * readable. */
     for (size_t i = 0; i < t->n; i++) {
         int width = widths[i];
@@ -209,52 +210,41 @@ static size_t widths_fit(const struct term_table *t, int limit, int *widths)
     return shown;
 }
 
-/* Print one cell that starts at column `start`. *at is where the line has got
- * to, so that no blanks come at its end. */
-static void cell_print(FILE *out, const char *text, int width,
-                       const struct term_column *column,
-                       enum term_colour colour, int start, int *at)
-{
-    const char *on = colour == TERM_PLAIN ? "" : term_colour(out, colour);
-    const char *off = *on ? term_colour(out, TERM_PLAIN) : "";
-    int taken;
-    const char *mark = "", *tail = "";
-    size_t bytes = term_fit(text, width, &taken);
-
-    if (text[bytes]) {
-        int kept = width - MARK;
-
-        mark = "...";
-        if (column->cut == TERM_MIDDLE)
-            tail = term_tail(text, kept / 2);
-        kept -= term_columns(tail);
-        bytes = term_fit(text, kept, &taken);
-        taken += MARK + term_columns(tail);
-    }
-    if (taken == 0)
-        return;
-    if (column->align == TERM_RIGHT)
-        start += width - taken;
-    fprintf(out, "%*s%s%.*s%s%s%s", start - *at, "", on, (int)bytes, text, mark,
-            tail, off);
-    *at = start + taken;
-}
-
-/* Print one line; `cells` NULL: the titles. */
+/* Print one line; `cells` NULL: the titles. Blanks are printed only in front of
+ * a cell, so that the line does not end in blanks. */
 static void row_print(const struct term_table *t, FILE *out, const int *widths,
                       char *const *cells, size_t n)
 {
-    int start = 0, at = 0;
+    int start = 0, at = 0, taken, from;
 
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < t->n; start += widths[i++] + GAP) {
         const struct term_column *c = &t->columns[i].is;
         const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
         term_painter *painter = cells && text ? t->columns[i].painter : NULL;
         enum term_colour colour = painter ? painter(text) : TERM_PLAIN;
+        const char *on = colour == TERM_PLAIN ? "" : term_colour(out, colour);
+        const char *mark = "", *tail = "";
+        size_t bytes;
 
-        if (widths[i] != LEFT_OUT)
-            cell_print(out, text ? text : "", widths[i], c, colour, start, &at);
-        start += widths[i] + GAP;
+        if (widths[i] == LEFT_OUT || !text)
+            continue;
+        bytes = term_fit(text, widths[i], &taken);
+        if (text[bytes]) { /* cut it */
+            int kept = widths[i] - MARK;
+
+            mark = "...";
+            if (c->cut == TERM_MIDDLE)
+                tail = term_tail(text, kept / 2);
+            kept -= term_columns(tail);
+            bytes = term_fit(text, kept, &taken);
+            taken += MARK + term_columns(tail);
+        }
+        if (taken == 0)
+            continue;
+        from = start + (c->align == TERM_RIGHT ? widths[i] - taken : 0);
+        fprintf(out, "%*s%s%.*s%s%s%s", from - at, "", on, (int)bytes, text,
+                mark, tail, *on ? term_colour(out, TERM_PLAIN) : "");
+        at = from + taken;
     }
     fputc('\n', out);
 }

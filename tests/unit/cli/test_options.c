@@ -82,8 +82,10 @@ static const struct option_row rows[] = {
 };
 /* clang-format on */
 
-static const struct option_table table = {
-    .program = "prog", .rows = rows, .count = COUNT(rows)};
+static const struct option_table table = {.program = "prog",
+                                          .usage = "[options] QUEUE",
+                                          .rows = rows,
+                                          .count = COUNT(rows)};
 
 /* One call of options_parse: a line that is split at spaces ("_" in a word is a
  * space, "''" an empty word), and what came of it. */
@@ -323,10 +325,11 @@ Test(options, empty_values_are_refused)
 Test(options, bad_durations_name_the_units)
 {
 #define UNITS "give a number with ns, us, ms, s, m, h or d, like 250ms"
-    refuse_check("--grace 5x", "--grace: \"5x\" has no such unit; " UNITS);
-    refuse_check("--grace 1h5x", "--grace: \"1h5x\" has no such unit; " UNITS);
+    refuse_check("--grace 5x", "--grace: \"5x\" has an unknown unit; " UNITS);
+    refuse_check("--grace 1h5x",
+                 "--grace: \"1h5x\" has an unknown unit; " UNITS);
     refuse_check("--grace 5seconds",
-                 "--grace: \"5seconds\" has no such unit; " UNITS);
+                 "--grace: \"5seconds\" has an unknown unit; " UNITS);
     refuse_check("--grace 5", "--grace: \"5\" has no unit; " UNITS);
     refuse_check("--grace 2h30", "--grace: \"2h30\" has no unit; " UNITS);
     refuse_check("--grace soon", "--grace: \"soon\" is not a duration; " UNITS);
@@ -335,7 +338,7 @@ Test(options, bad_durations_name_the_units)
     refuse_check("--grace 1m1h", "--grace: \"1m1h\" is not a duration; " UNITS);
     refuse_check("--grace none", "--grace: \"none\" is not a duration; " UNITS);
     refuse_check("-t5x",
-                 "--timeout: \"5x\" has no such unit; " UNITS ", or none");
+                 "--timeout: \"5x\" has an unknown unit; " UNITS ", or none");
     refuse_check("--grace 1us",
                  "--grace: \"1us\" is too small; give 1ms to 1h");
     refuse_check("--grace 2h", "--grace: \"2h\" is too large; give 1ms to 1h");
@@ -350,7 +353,7 @@ Test(options, bad_sizes_and_modes_name_what_is_allowed)
 #define SIZES \
     "give a whole number of bytes, or one with KiB, MiB or GiB, like 8KiB"
     refuse_check("--message-size 8x",
-                 "--message-size: \"8x\" has no such unit; " SIZES);
+                 "--message-size: \"8x\" has an unknown unit; " SIZES);
     refuse_check("--message-size 1.5MiB",
                  "--message-size: \"1.5MiB\" is not a size; " SIZES);
     refuse_check("--message-size -8",
