@@ -33,9 +33,29 @@ void mqlimit_read(struct mqlimit *out);
  * capacity (mqueue_get_inode in ipc/mqueue.c). UINT64_MAX: overflow. */
 uint64_t mqlimit_cost(uint64_t depth, uint64_t message_size);
 
-/* Replace 0 by the kernel's default. */
+#define MQLIMIT_COST 112
+/* Print the cost as the kernel calculates it: "10 x 8192 + 96 x 10 = 82880". */
+const char *mqlimit_cost_text(uint64_t depth, uint64_t message_size,
+                              char buf[MQLIMIT_COST]);
+
+/* Replace a depth and a size of 0 by the kernel's defaults. */
 void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
                   uint64_t *message_size);
+
+/* Return true if the kernel was built with POSIX message queues. */
+bool mqlimit_kernel_has_queues(void);
+
+#define MQLIMIT_GUARD 224
+/* Describe what besides mode bits may deny queues to this process: its label
+ * of a security module (AppArmor, SELinux), and a filter of system calls. */
+const char *mqlimit_guard(char buf[MQLIMIT_GUARD]);
+#define MQLIMIT_DENIALS                                 \
+    "`journalctl -k | grep DENIED` for AppArmor, "      \
+    "`ausearch -m avc -ts recent` for SELinux, and in " \
+    "a container its seccomp profile"
+/* Return true if the mode bits of a queue allow this process the access `need`:
+ * 4 to read, 2 to write, 6 for both. */
+bool mqlimit_allows(uid_t owner, gid_t group, mode_t mode, mode_t need);
 
 /* A queue that could not be created or opened. */
 struct mqlimit_request {

@@ -123,9 +123,16 @@ static bool owner_find(const char *label, struct stat *st)
 static int open_explain(const struct opening *o, int err, struct problem *p)
 {
     static const char *const needs[] = {"read", "write", "read and write"};
+    static const mode_t bits[] = {4, 2, 6};
     const char *need = needs[o->oflag & O_ACCMODE];
     char safe[QUEUE_NAME_SAFE];
     char ours[FOLDER_USER], his[FOLDER_USER], group[FOLDER_USER];
+    const char *group_sends =
+        (o->oflag & O_ACCMODE) == O_WRONLY
+            ? "; `mqctl create --mode 0620` makes queues to which a group may "
+              "send"
+            : "";
+    bool found = false, denied = false; /* by something but mode bits */
     struct stat st;
     struct mqlimit limit;
     struct mqlimit_request request = {
@@ -141,25 +148,39 @@ static int open_explain(const struct opening *o, int err, struct problem *p)
                            "queue %s does not exist; start its mqworker "
                            "(without --no-create), or run `mqctl create %s`",
                            safe, SHELL_QUEUE(safe));
-    if (err != EACCES && err != EPERM) {
+    /* A queue that exists and cannot be opened gives EACCES. Everybody may
+     * create one, so mode bits have not denied a queue that is missing. */
+    if (err == EACCES) {
+        int fd = fd_open(o->label, O_RDONLY, 0, NULL);
+
+        if (fd >= 0)
+            close(fd);
+        found = fd != -ENOENT && owner_find(o->label, &st);
+        if (found && mqlimit_allows(st.st_uid, st.st_gid, st.st_mode & 0777,
+                                    bits[o->oflag & O_ACCMODE]))
+            request.mode = st.st_mode & 07777;
+        denied = fd == -ENOENT || request.mode;
+    }
+    if (err != EACCES || denied) {
         mqlimit_read(&limit);
+        mqlimit_fill(&limit, &request.depth, &request.message_size);
         return mqlimit_explain(&limit, &request, err, p);
     }
     folder_user(geteuid(), ours);
-    if (!owner_find(o->label, &st))
+    if (!found)
         return problem_set(p, EX_NOPERM, err,
                            "queue %s: no %s permission for %s; run as its "
-                           "owner, or mount /dev/mqueue (`mount -t mqueue none "
-                           "/dev/mqueue`) to see who that is",
-                           safe, need, ours);
+                           "owner; to see who that is, mount /dev/mqueue as "
+                           "root: `mount -t mqueue none /dev/mqueue`%s",
+                           safe, need, ours, group_sends);
     return problem_set(p, EX_NOPERM, err,
                        "queue %s: no %s permission for %s: it belongs to "
-                       "%s, %s, with mode %04o; run as that user, or "
-                       "have the owner `chmod` it where it is mounted "
-                       "(/dev/mqueue)",
+                       "%s, %s, with mode %04o; run as that user, or have "
+                       "the owner `chmod` it where it is mounted "
+                       "(/dev/mqueue)%s",
                        safe, need, ours, folder_user(st.st_uid, his),
                        folder_group(st.st_gid, group),
-                       (unsigned)(st.st_mode & 07777));
+                       (unsigned)(st.st_mode & 07777), group_sends);
 }
 
 /* Make a struct queue of a descriptor; reads the attributes once. */
@@ -198,9 +219,12 @@ int queue_open(struct queue **out, const char *name, int flags,
     o.sized = o.want.depth || o.want.message_size;
     if (o.want.mode == 0)
         o.want.mode = MODE_DEFAULT;
-    /* mq_open wants both sizes or none: complete them by the kernel's. */
-    mqlimit_read(&limit);
-    mqlimit_fill(&limit, &o.want.depth, &o.want.message_size);
+    /* mq_open takes both sizes or neither: fill in the kernel's default for a
+     * missing one. */
+    if (flags & QUEUE_CREATE) {
+        mqlimit_read(&limit);
+        mqlimit_fill(&limit, &o.want.depth, &o.want.message_size);
+    }
     fd = flags & QUEUE_CREATE ? fd_create(&o, &made)
                               : fd_open(o.label, o.oflag, 0, NULL);
     err = fd < 0 ? fd : queue_wrap(out, o.label, fd);
@@ -336,18 +360,66 @@ int queue_probe(uint64_t depth, uint64_t message_size)
         .mq_maxmsg = attr_clamp(depth, MQLIMIT_HARD_DEPTH),
         .mq_msgsize = attr_clamp(message_size, MQLIMIT_HARD_MESSAGE_SIZE)};
     char name[48];
+    sigset_t all, old;
     uint64_t random;
     int fd;
 
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return -EAGAIN;
     snprintf(name, sizeof name, "/mqworker-probe-%016" PRIx64, random);
+    /* A signal that ends the process waits until the queue is removed. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     fd = fd_open(name, O_CREAT | O_EXCL | O_RDONLY, 0, &attr);
+    if (fd >= 0)
+        mq_unlink(name);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (fd < 0)
         return fd;
-    mq_unlink(name);
     close(fd);
     return 0;
+}
+
+uint64_t queue_charged(void)
+{
+    const uint64_t cost = mqlimit_cost(1, 1);
+    uint64_t low = 0, high; /* limits: all below `low` fail, `high` works */
+    struct rlimit before, r;
+    int err = 0;
+
+    if (getrlimit(RLIMIT_MSGQUEUE, &before) < 0)
+        return UINT64_MAX;
+    r = before;
+    high = before.rlim_max;
+    for (uint64_t try = high; !err && low < high;
+         try = low + (high - low) / 2) {
+        r.rlim_cur = (rlim_t)try;
+        err = setrlimit(RLIMIT_MSGQUEUE, &r) < 0 ? -errno : queue_probe(1, 1);
+        if (!err)
+            high = try;
+        else if (err == -EMFILE && try < before.rlim_max) {
+            low = try + 1;
+            err = 0;
+        }
+    }
+    (void)setrlimit(RLIMIT_MSGQUEUE, &before);
+    return err || high < cost ? UINT64_MAX : high - cost;
+}
+
+int queue_file_sizes(const char *path, struct queue_attr *out)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), err = 0;
+    struct mq_attr attr;
+
+    if (fd < 0)
+        return -errno;
+    if (mq_getattr(fd, &attr) < 0)
+        err = -errno;
+    else
+        *out = (struct queue_attr){.depth = (uint64_t)attr.mq_maxmsg,
+                                   .message_size = (uint64_t)attr.mq_msgsize};
+    close(fd);
+    return err;
 }
 
 int queue_fd(const struct queue *queue)

@@ -61,6 +61,14 @@ int queue_unlink(const char *name);
  * kernel also counts queues that are not visible from here: queues of other IPC
  * namespaces, and removed queues that a process still has open. */
 int queue_probe(uint64_t depth, uint64_t message_size);
+/* Find by trial how many bytes of queues the kernel charges this user: search
+ * for the lowest RLIMIT_MSGQUEUE that allows a queue of one byte. Changes the
+ * soft limit of the process meanwhile, so no other thread may create queues.
+ * UINT64_MAX: more than the hard limit allows, or no queue can be created. */
+uint64_t queue_charged(void);
+/* Read the sizes of a queue through its file, such as /proc/PID/fd/3. Returns 0
+ * or -errno. */
+int queue_file_sizes(const char *path, struct queue_attr *out);
 
 int queue_fd(const struct queue *queue);
 const char *queue_label(const struct queue *queue); /* "/orders" */

@@ -4,8 +4,12 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <grp.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -88,21 +92,104 @@ static struct problem explain(int err, uint64_t depth, uint64_t size, bool gone)
     return p;
 }
 
+/* A user is allowed what the bits of one class allow, and root everything. */
+Test(mqlimit, mode_bits_are_read_as_by_the_kernel)
+{
+    if (geteuid() != 0)
+        cr_skip("becoming another user needs root");
+    cr_assert(mqlimit_allows(1, 1, 0, 6));
+    cr_assert_not(mqlimit_allows(65534, 1, 0, 6));
+    cr_assert(setgroups(1, &(gid_t){61233}) == 0 &&
+              setresgid(61235, 61235, 61235) == 0 &&
+              setresuid(61234, 61234, 61234) == 0);
+    cr_assert(mqlimit_allows(61234, 1, 0600, 6));
+    cr_assert_not(mqlimit_allows(61234, 61235, 0066, 4));
+    cr_assert(mqlimit_allows(1, 61235, 0040, 4));
+    cr_assert(mqlimit_allows(1, 61233, 0060, 6));
+    cr_assert_not(mqlimit_allows(1, 61233, 0646, 6));
+    cr_assert(mqlimit_allows(1, 1, 0002, 2));
+    cr_assert_not(mqlimit_allows(1, 1, 0664, 2));
+}
+
+Test(mqlimit, the_charge_of_a_user_is_exact_to_the_byte)
+{
+    const struct queue_attr attr = {.depth = 3, .message_size = 33};
+    struct rlimit before, after;
+    struct queue *q;
+    char own[64];
+
+    snprintf(own, sizeof own, "/mqw-test-charge-%d", (int)getpid());
+    if (geteuid() != 0 || setresuid(61235, 61235, 61235) != 0)
+        cr_skip("needs a user without other queues");
+    cr_assert(getrlimit(RLIMIT_MSGQUEUE, &before) == 0);
+    cr_assert(queue_charged() == 0);
+    cr_assert(
+        queue_open(&q, own, QUEUE_SEND | QUEUE_CREATE, &attr, NULL, NULL) == 0);
+    queue_unlink(own);
+    cr_assert(queue_charged() == mqlimit_cost(3, 33));
+    queue_close(&q);
+    cr_assert(queue_charged() == 0);
+    cr_assert(getrlimit(RLIMIT_MSGQUEUE, &after) == 0);
+    cr_assert(before.rlim_cur == after.rlim_cur);
+    after.rlim_cur = after.rlim_max = 96; /* not even 1 x 1 byte */
+    cr_assert(setrlimit(RLIMIT_MSGQUEUE, &after) == 0);
+    cr_assert(queue_charged() == UINT64_MAX);
+}
+
+/* As AppArmor and SELinux write it, with a file in the place of theirs. */
+Test(mqlimit, the_label_of_a_security_module_is_named)
+{
+    static const char label[] = "docker-default (enforce)\n";
+    char name[] = "/tmp/mqw-label-XXXXXX", guard[MQLIMIT_GUARD];
+    int fd = mkstemp(name);
+
+    cr_assert(fd >= 0);
+    cr_assert(write(fd, label, sizeof label - 1) == sizeof label - 1);
+    close(fd);
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount(name, "/proc/self/attr/current", NULL, MS_BIND, NULL) < 0) {
+        unlink(name);
+        cr_skip("no permission to mount");
+    }
+    mqlimit_guard(guard);
+    unlink(name);
+    cr_assert(strstr(guard, "label \"docker-default (enforce)\""), "%s", guard);
+}
+
+/* What is not denied by mode bits is denied by something else. */
+Test(mqlimit, a_denial_that_no_mode_bits_explain_names_who_may_deny)
+{
+    struct mqlimit_request r = {.name = "/orders", .mode = 0666};
+    struct problem p = {0};
+
+    cr_assert(mqlimit_explain(&usual, &r, EACCES, &p) == -EACCES);
+    cr_assert(p.status == EX_NOPERM);
+    SAYS(&p, "/orders", "Permission denied", "the mode 0666 allows it",
+         "a security module", "journalctl -k | grep DENIED", "ausearch -m avc");
+    r.mode = 0;
+    cr_assert(mqlimit_explain(&usual, &r, EPERM, &p) == -EPERM);
+    SAYS(&p, "Operation not permitted", "no mode bits were involved",
+         "seccomp");
+}
+
 Test(mqlimit, each_limit_is_named_with_its_value_and_the_command)
 {
     struct problem p = explain(EMFILE, 90, 8192, false);
     SAYS(&p, "/orders", "90 x 8192 + 96 x 90 = 745920 of the 819200",
-         "ulimit -q 1565120");
+         "`mqctl explain --queue-depth 90 --message-size 8192 EMFILE`");
     p = explain(EMFILE, 40000, 8192, false);
     SAYS(&p, "40000 x 8192 + 48 x 40000 + 48 x 32768 = 331172864",
-         "ulimit -q 331992064");
+         "--queue-depth 40000 --message-size 8192 EMFILE`");
+    cr_assert_null(strstr(p.text, "ulimit -q 3"), "a guess: %s", p.text);
     p = explain(EINVAL, 100, 8192, false);
     SAYS(&p, "queue depth 100", "fs.mqueue.msg_max = 10",
-         "`sysctl fs.mqueue.msg_max=100`", "ulimit -q 1648000");
+         "`sysctl fs.mqueue.msg_max=100`",
+         "costs 828800 bytes, over the 819200 of RLIMIT");
     p = explain(EINVAL, 11, 9000, false);
     SAYS(&p, "fs.mqueue.msg_max=11", "message size 9000",
          "fs.mqueue.msgsize_max = 8192", "fs.mqueue.msgsize_max=9000");
-    cr_assert(strstr(p.text, "ulimit") == NULL, "%s", p.text);
+    cr_assert(strstr(p.text, "RLIMIT") == NULL, "%s", p.text);
     p = explain(EINVAL, 10, 8192, false);
     SAYS(&p, "depth 10", "message size 8192");
     cr_assert(strstr(p.text, "is over") == NULL, "%s", p.text);
@@ -115,7 +202,7 @@ Test(mqlimit, each_limit_is_named_with_its_value_and_the_command)
     p = explain(ENOMEM, 10, 8192, false);
     SAYS(&p, "memory");
     p = explain(ENOSYS, 10, 8192, false);
-    SAYS(&p, "CONFIG_POSIX_MQUEUE");
+    SAYS(&p, mqlimit_kernel_has_queues() ? "(seccomp)" : "CONFIG_POSIX_MQUEUE");
     p = explain(EIO, 10, 8192, false);
     SAYS(&p, "/orders", strerror(EIO));
 }
