@@ -4,22 +4,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/problem.h"
 #include "common/base/process_stat.h"
 #include "common/state/counters_file.h"
 
@@ -53,23 +49,28 @@ static void file_lose(struct counters *c, const char *what, int err)
 }
 
 /* Allocate disk for a part of the file now: a page that is written to for the
- * first time must never find the disk full, because that is a SIGBUS. Without
- * disk the part becomes memory of our own. */
+ * first time must never find the disk full, because that is a SIGBUS. If the
+ * disk is full, the part becomes private memory. */
 static void part_allocate(struct counters *c, size_t from, size_t size)
 {
-    void *at = c->map + from;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t to = (from + size + page - 1) / page * page;
     int err;
 
-    if (c->fd < 0)
+    /* Parts are multiples of 4 KiB, and pages may be larger. The page in which
+     * a part begins was allocated with the previous part. */
+    from = (from + page - 1) / page * page;
+    if (c->fd < 0 || from >= to)
         return;
+    size = to - from;
     err = posix_fallocate(c->fd, (off_t)from, (off_t)size);
     if (!err)
         return;
-    file_lose(c, "no room for it", err);
-    if (mmap(at, size, PROT_READ | PROT_WRITE,
+    file_lose(c, "cannot allocate disk space", err);
+    if (mmap(c->map + from, size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         panic("counters: neither disk nor memory for %zu bytes: %s", size,
-              errno_text(errno)); /* what was mapped there may be gone */
+              errno_text(errno)); /* the old mapping may be gone */
 }
 
 /* Open the old file, or create a new one in its place (*made). A file that does

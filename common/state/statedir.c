@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 #include <bsd/string.h>
 
 #include "common/base/folder.h"
-#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/cli/options.h"
 
@@ -121,7 +119,7 @@ int statedir_open_label(struct statedir *out, const char *flag,
                            folder_room(out->folder));
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
-                           "cannot make %s: %s; this runs as %s: give another "
+                           "cannot make %s: %s; you are %s: give another "
                            "--state-dir DIR",
                            out->folder, errno_text(-err),
                            folder_user(geteuid(), user));

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,17 +57,15 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
             busy = lock_is_held(fd);
         if (busy >= 0) {
             ssize_t n = pread(fd, text, sizeof text - 1, 0);
-            long number;
+            long long number;
 
             is = busy == YES ? WORKER_RUNS : WORKER_GONE;
             text[n > 0 ? n : 0] = '\0';
-            number = strtol(text, NULL, 10); /* 0: it is not written yet */
+            number = strtoll(text, NULL, 10); /* 0: it is not written yet */
             seen = number > 0 && number <= INT_MAX ? (pid_t)number : 0;
             again = busy == NO && fstat(fd, &st) == 0 && st.st_nlink == 0;
         }
-        if (fd >= 0)
-            close(fd);
-        fd = -1;
+        fd_close(&fd);
     }
     if (is == WORKER_NONE || is == WORKER_GONE) {
         snprintf(folder, sizeof folder, "%s", pidfile);
@@ -79,8 +76,7 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
         is = WORKER_RUNS; /* its pidfile was removed */
         seen = 0;
     }
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     if (pid)
         *pid = seen;
     return is;

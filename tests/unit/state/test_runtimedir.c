@@ -3,6 +3,8 @@
  * What a file system is, is told by the test (runtimedir_statfs): all that is
  * below a folder "mem" is tmpfs, all else a disk.
  */
+#include "tests/fixtures/passing_clock.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -364,6 +366,7 @@ Test(runtimedir, a_folder_that_another_worker_has_is_refused)
     const char *folder;
     int other;
 
+    clock_passes = clock_always;
     (void)state("a");
     folder = folder_in(memory, "a");
     cr_assert_eq(mkdir(folder, 0700), 0);
@@ -482,12 +485,12 @@ Test(runtimedir, a_planted_folder_is_refused)
         return;
     cr_assert_eq(chown(folder, NOBODY, 0), 0);
     refused("a", memory, -EPERM,
-            " belongs to nobody, and this runs as root; find out who made it "
+            " belongs to nobody, but you are root; find out who made it "
             "and move it away, or give another --runtime-dir DIR");
     cr_assert_eq(chown(folder, 0, 0), 0);
     cr_assert_eq(chown(memory, NOBODY, 0), 0);
     refused("a", memory, -EPERM,
-            "mem belongs to nobody, and this runs as root; find out who made "
+            "mem belongs to nobody, but you are root; find out who made "
             "it and move it away");
 }
 

@@ -84,7 +84,7 @@ static void become_other(void)
     if (geteuid() != 0)
         return;
     cr_assert(chown(top, NOBODY, (gid_t)-1) == 0);
-    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
 }
 
 static void refused(const char *flag, bool create, int err, const char *say,
@@ -324,7 +324,7 @@ Test(statedir, a_parent_that_others_may_write_is_refused)
     cr_assert(chmod(top, 0755) == 0);
     cr_assert(chown(below("open/state"), NOBODY, 0) == 0);
     cr_assert(chown(below("open/state/orders"), NOBODY, 0) == 0);
-    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
     cr_assert(statedir_open(&dir, below("open/state"), "/orders", true, NULL) ==
               0);
     cr_assert(seteuid(0) == 0);
@@ -374,12 +374,12 @@ Test(statedir, a_state_directory_of_another_user_is_refused)
               "root may look at that of a user");
     cr_assert(chown(below("theirs/orders"), NOBODY, NOBODY) == 0);
     cr_assert(chown(below("theirs"), 65533, 65533) == 0);
-    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
     refused(below("theirs"), true, EPERM, "belongs to uid 65533",
             "sudo -u '#65533' ");
     cr_assert(seteuid(0) == 0);
     cr_assert(chown(below("theirs"), 0, 0) == 0);
-    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
     cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0,
               "root's is as good as one's own");
     cr_assert(seteuid(0) == 0);
@@ -400,12 +400,12 @@ Test(statedir, a_folder_of_another_user_is_refused)
         skip("needs root to make it");
     cr_assert(statedir_open(&dir, top, "/orders", true, NULL) == 0);
     cr_assert(chmod(top, 0755) == 0);
-    cr_assert(seteuid(NOBODY) == 0);
-    refused(top, false, EPERM, "belongs to root, and this runs as nobody",
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
+    refused(top, false, EPERM, "belongs to root, but you are nobody",
             "sudo -u root ");
     cr_assert(seteuid(0) == 0);
     cr_assert(chown(below("orders"), NOBODY, 0) == 0);
-    refused(top, true, EPERM, "belongs to nobody, and this runs as root",
+    refused(top, true, EPERM, "belongs to nobody, but you are root",
             "sudo -u nobody ");
     cr_assert(statedir_open(&dir, top, "/orders", false, NULL) == 0,
               "root may look into the folder of a user");
@@ -418,9 +418,9 @@ Test(statedir, who_may_not_look_is_told_as_whom_to_run)
         skip("needs root to make it");
     cr_assert(chmod(top, 0755) == 0);
     cr_assert(statedir_open(&dir, below("shut"), "/orders", true, NULL) == 0);
-    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
     refused(below("shut"), false, EACCES,
-            "shut belongs to root, and this runs as nobody; run as its owner: "
+            "shut belongs to root, but you are nobody; run as its owner: "
             "sudo -u root ",
             "give another --state-dir");
     cr_assert(seteuid(0) == 0);
