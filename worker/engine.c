@@ -391,12 +391,12 @@ int engine_open(struct engine **out, struct settings *set,
     return 0;
 }
 
-/* Count the messages in the queue itself, without those of the spool; -1: not
- * known. */
+/* Count the messages in the queue itself, without the spool; -1: not known. */
 static long queue_left(const struct engine *e)
 {
-    return e->broker ? e->flow.source->ops->fresh(e->flow.source)
-                     : queue_length(e->mq.queue);
+    return e->broker
+               ? (long)e->flow.source->ops->count(e->flow.source, COUNT_FRESH)
+               : queue_length(e->mq.queue);
 }
 
 /* Return the log field with the number of spooled messages; while the spool is

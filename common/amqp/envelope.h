@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "common/amqp/link.h"
+#include "common/base/process_stat.h"
 #include "common/base/ulid.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
@@ -69,14 +70,15 @@ struct envelope_attempt {
 struct envelope_change {
     const struct ulid *id;
     uint64_t attempt, first_ns, due_ns, hop, line;
-    const struct envelope_attempt *failed; /* further ones, the oldest first */
+    const struct envelope_attempt *failed; /* attempts to add, oldest first */
     size_t failed_count;
     const char *reason, *error; /* of a death; NULL: none */
     uint64_t died_ns;
     uint64_t replay; /* number of this replay; 0: unchanged */
     bool no_expiry;  /* leave out the time at which it expires */
+    bool derived;    /* equal messages have the same id */
     bool resent;
-    uint64_t number; /* of this publishing, for basic.return */
+    uint64_t number; /* see envelope_number */
 };
 
 struct envelope_copy {

@@ -64,10 +64,9 @@ static bool is_queued(const struct flow *f, int64_t number)
     return f->source->local && f->source->local->queued(f->source, number);
 }
 
-/* Return the sequence of the next message, or 0 if the source has none. */
 static uint64_t next_seq(const struct flow *f)
 {
-    return f->source->local ? f->source->local->next_seq(f->source) : 0;
+    return (uint64_t)f->source->ops->count(f->source, COUNT_NEXT_SEQ);
 }
 
 /* End the close of a group if all messages received before it are settled.
@@ -348,7 +347,7 @@ static bool is_crowded(const struct flow *f)
     const struct groups *g = f->groups;
 
     return can_park(f) && groups_parkable(g) > 0 &&
-           (f->source->ops->room(f->source) == 0 ||
+           (f->source->ops->count(f->source, COUNT_FREE) == 0 ||
             (groups_waiting(g) * 2 >= f->set->lookahead &&
              groups_parked(g) < f->set->max_parked));
 }

@@ -361,9 +361,9 @@ enum gate_why schedule_why(struct flow *f)
         why = gate_takes(&f->gate) ? WHY_NOT_SO : WHY_WAITING;
     if (why != WHY_NOT_SO)
         return why;
-    return f->source->ops->room(f->source) == 0 ? WHY_SLOTS
-           : !dispatch_room(f)                  ? WHY_GROUPS
-                                                : WHY_NOT_SO;
+    if (f->source->ops->count(f->source, COUNT_FREE) == 0)
+        return WHY_SLOTS;
+    return dispatch_room(f) ? WHY_NOT_SO : WHY_GROUPS;
 }
 
 /* The wait has a limit only if work items run with peek mode off and more could

@@ -115,10 +115,9 @@ void rate_untake(struct rate *r)
 
 #define FREE_PART 16 /* once a sixteenth is free, that is logged */
 
-/* Return the number of messages that wait in the store. */
 static uint64_t backlog_size(const struct flow *f)
 {
-    return f->source->local ? f->source->local->waits(f->source) : 0;
+    return (uint64_t)f->source->ops->count(f->source, COUNT_BACKLOG);
 }
 
 bool backlog_fills(const struct flow *f, size_t more)
@@ -217,16 +216,16 @@ static uint64_t idle_end(const struct flow *f)
                   f->run_limits.idle_ns);
 }
 
-/* Chore: end the run if it has been idle for long enough: no message is running
- * or could run now. A work item that leaves starts the timer of this chore. No
- * item leaves while verdicts wait to be written, or while messages stay in the
- * queue, for example for another consumer: then the chore checks again in a
- * second. The source is asked last, because a work item that could not start
- * its child has left without asking; `fresh` is asked after is_due, because
- * is_due may find out what `fresh` counts. A store that stays unreadable ends
- * the run, which would otherwise never be idle. The end is read last: a message
- * that ended has moved it before its item counted itself out.
- */
+/* Chore: end the run if it has been idle for long enough, that is, if no
+ * message is running or could run. A work item that leaves starts the timer of
+ * this chore. If no item is running and the run is still not idle, because
+ * verdicts wait to be written or messages stay in the queue (for example for
+ * another consumer), the chore checks again in a second.
+ * The source is asked although work items ask it, because an item that could
+ * not start its child left without asking. COUNT_FRESH is read after is_due,
+ * which may update it. A store that stays unreadable ends the run, which would
+ * otherwise never be idle. idle_end is read last, because a delivery that ended
+ * moves it (run_limits_busy) before its item leaves the gate. */
 static int idle_look(struct chore *chore)
 {
     struct flow *f = CONTAINER_OF(chore, struct flow, run_limits.idle);
@@ -247,7 +246,8 @@ static int idle_look(struct chore *chore)
     if (due < 0)
         return due;
     f->run_limits.unread = 0;
-    if (busy || due == YES || f->source->ops->fresh(f->source) > 0) {
+    if (busy || due == YES ||
+        f->source->ops->count(f->source, COUNT_FRESH) > 0) {
         if (gate_running(&f->gate) == 0)
             chore_after(chore, NS_PER_S);
         return 0;

@@ -251,7 +251,7 @@ static int room_make(struct flow *f, struct problem *p)
 
 int recovery_run(struct flow *f, struct problem *p)
 {
-    unsigned most = f->source->ops->lent(f->source);
+    size_t most = (size_t)f->source->ops->count(f->source, COUNT_SLOTS);
     struct found found = {.flow = f};
     int err;
 
@@ -269,12 +269,13 @@ int recovery_run(struct flow *f, struct problem *p)
         err = left_revive_all(&found, p);
     if (!err)
         err = room_make(f, p);
-    /* Messages that were torn exist nowhere else than in the store. */
+    /* A message under which the machine went down has to be a dead letter in
+     * the store before any message is taken. */
     if (!err && found.torn && unsettled_count(&f->unsettled) > 0)
         err = problem_set(p, EX_CANTCREAT, EIO,
-                          "store of %s cannot be written, and what was in "
-                          "flight when the machine went down must go there; "
-                          "free some space and start again",
+                          "cannot write the store of %s: messages that were "
+                          "in flight when the machine went down must be saved "
+                          "there first; free some space and start again",
                           f->set->queue);
     if (!err && found.count > 0)
         log_info("recovered", F_STR("queue", f->set->queue),
@@ -292,6 +293,7 @@ int recovery_run(struct flow *f, struct problem *p)
 struct unfinished {
     char id[ULID_TEXT];
     bool half; /* it was half received */
+    bool ran;  /* it may have run */
 };
 
 struct keep {
@@ -339,47 +341,50 @@ static int message_place(void *arg, struct message *m, bool half,
     return err < 0 ? err : PLACE_WAITS;
 }
 
-/* Log where each message is, by its id, and one line for all. */
-static void kept_log(const struct keep *k, int err)
+int keep_all(struct flow *f, bool again)
 {
-    const struct flow *f = k->flow;
+    struct keep k = {.flow = f};
     char next[512];
+    int err;
 
-    for (size_t i = 0; k->all && i < k->count; i++)
-        log_warn("unfinished", F_STR("msg", k->all[i].id),
-                 F_STR("what", k->all[i].half ? "was half received" : NULL),
-                 F_STR("next", err ? "stays in custody; the next worker goes "
-                                     "on with it, no attempt counted"
-                                   : "it is in the store; the next worker "
-                                     "goes on with it, no attempt counted"));
+    if (!f->source->local) /* the broker still has its messages */
+        return 0;
+    /* Without memory, the messages are kept but their ids are not logged. */
+    k.all = calloc((size_t)f->source->ops->count(f->source, COUNT_SLOTS),
+                   sizeof *k.all);
+    err = f->source->local->keep(f->source, message_place, &k);
+    if (again && err) {
+        free(k.all);
+        return err;
+    }
+    /* Log where each message is, by its id, and one line for all. A stop that
+     * let all handlers finish leaves only messages that never ran, and is not
+     * worth a warning. */
+    for (size_t i = 0; k.all && i < k.count; i++)
+        LOG_AT(err || k.all[i].half || k.all[i].ran ? LOG_WARN : LOG_INFO,
+               "unfinished", F_STR("msg", k.all[i].id),
+               F_STR("what", k.all[i].half ? "was half received" : NULL),
+               F_STR("next", err ? "stays in custody; the next worker runs it, "
+                                   "no attempt counted"
+                             : k.all[i].ran
+                                 ? "it is in the store; the next worker runs "
+                                   "it again, no attempt counted"
+                                 : "it is in the store; the next worker runs "
+                                   "it"));
+    free(k.all);
     snprintf(next, sizeof next,
              "%s, then start a worker. Until then these messages exist only in "
              "custody: do not delete it",
              disk_advice(err));
     if (err)
         log_error("not_kept", F_STR("queue", f->set->queue),
-                  F_UINT("count", k->count), F_STR("error", errno_text(-err)),
+                  F_UINT("count", k.count), F_STR("error", errno_text(-err)),
                   F_STR("store", f->folder), F_STR("next", next));
-    else if (k->count > 0) /* not only second copies of letters */
+    else if (k.count > 0) /* not only second copies of letters */
         log_info("kept", F_STR("queue", f->set->queue),
-                 F_UINT("count", k->count), F_UINT("may_have_run", k->ran),
+                 F_UINT("count", k.count), F_UINT("may_have_run", k.ran),
                  F_STR("next", "all are in the store, none in custody; the "
-                               "next worker goes on with them"));
-}
-
-int keep_all(struct flow *f, bool again)
-{
-    struct keep k = {.flow = f};
-    int err;
-
-    if (!f->source->local) /* the broker still has its messages */
-        return 0;
-    /* Without memory for their ids the messages are kept all the same. */
-    k.all = calloc(f->source->ops->lent(f->source), sizeof *k.all);
-    err = f->source->local->keep(f->source, message_place, &k);
-    if (!again || !err)
-        kept_log(&k, err);
-    free(k.all);
+                               "next worker runs them"));
     return err;
 }
 

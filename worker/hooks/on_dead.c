@@ -455,13 +455,16 @@ static void deaths_run(struct on_dead *h)
 
 /* ---- the thread ---- */
 
+/* Main function of the thread: run the command for each death, until the stop.
+ */
 static void *on_dead_main(void *arg)
 {
     const struct stale_handler stale = {.mark = MARK};
     struct on_dead *h = arg;
     struct source *source = h->with.source;
     struct source_hook hook;
-    uint64_t due_ns;
+    uint64_t due_ns, wait_ns = 0;
+    bool running = false; /* a death may be due now */
     int err = source->local->hook(source, 0, &hook), killed = 0;
 
     if (!err)
@@ -477,11 +480,33 @@ static void *on_dead_main(void *arg)
                  F_STR("next", "a killed worker left its --on-dead command; it "
                                "is run again"));
     while (!atomic_load(&h->stopping)) {
+        bool retry = !h->retried_last;
+
         (void)hook_retries_first(&h->retries, &due_ns);
-        if (atomic_exchange(&h->fresh, false) || clock_mono_ns() >= due_ns)
-            deaths_run(h);
-        else
+        if (!running && !atomic_exchange(&h->fresh, false) &&
+            clock_mono_ns() < due_ns) {
             wake_wait(h, due_ns);
+            continue;
+        }
+        /* New deaths and retries take turns, so that neither keeps the other
+         * waiting. */
+        err = retry ? retry_next(h, &hook) : fresh_next(h, &hook);
+        if (err == -ENOENT)
+            err = retry ? fresh_next(h, &hook) : retry_next(h, &hook);
+        running = err != -ENOENT;
+        if (running && err) {
+            source_retry_wait(h, err, &wait_ns);
+            continue;
+        }
+        wait_ns = 0;
+        if (!running)
+            continue;
+        run_settle(h, &hook, hook_command_run(h, &hook));
+        if (!h->retried_last)
+            h->fresh_after = hook.n;
+        hook_free(&hook);
+        if (h->wait_ns)
+            stop_wait(h, h->wait_ns);
     }
     return NULL;
 }

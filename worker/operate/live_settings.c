@@ -242,7 +242,7 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p)
 
     if (c->busy)
         return -EINPROGRESS;
-    if (slots_for(f->set, cap) <= f->source->ops->lent(f->source))
+    if (slots_for(f->set, cap) <= f->source->ops->count(f->source, COUNT_SLOTS))
         return 0;
     if (c->failed == cap) {
         c->failed = 0; /* the next request tries again */

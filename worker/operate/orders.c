@@ -151,6 +151,12 @@ static void part_put(void *arg, const struct source_part *p)
                                          "blocked_groups", (int)p->blocked));
 }
 
+/* Return a number as JSON, or NULL if there is none to show. */
+static json_t *number_if(bool shown, uint64_t n)
+{
+    return shown ? json_integer((json_int_t)n) : NULL;
+}
+
 static json_t *answer_status(struct request *r)
 {
     struct flow *f = r->orders->flow;
@@ -158,14 +164,16 @@ static json_t *answer_status(struct request *r)
     enum gate_why takes = schedule_why(f);
     struct source *source = f->source;
     json_t *settings = json_object(), *changed = json_object(), *out;
-    json_t *differs = json_null(), *parts = json_array();
+    json_t *parts = json_array();
     struct counters_sum s;
     struct file_trouble file;
     struct pause *p = r->orders->pause;
     struct pause_note note;
     uint64_t now = clock_boot_ns();
-    size_t unlocked = 0;
+    int64_t unlocked;
+    bool ends; /* the pause, by itself */
     char why[160], text[256];
+    const char *differs = NULL;
     char queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
 
     safe_text_copy(queue, sizeof queue, f->set->queue, strlen(f->set->queue));
@@ -173,58 +181,45 @@ static json_t *answer_status(struct request *r)
     counters_sum(f->counters, false, &s);
     breaker_reason(&f->gate.breaker, why, sizeof why);
     if (source->local && source->local->differs(source, text, sizeof text))
-        differs = json_string(text);
+        differs = text;
     if (source->ops->parts)
         source->ops->parts(source, part_put, parts);
     if (json_array_size(parts) == 0) {
         json_decref(parts);
-        parts = json_null();
+        parts = NULL;
     }
-    out = json_pack(
-        "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
-        "pid", (int)getpid(), "queue", queue, "max_concurrency",
-        (int)gate_cap(&f->gate), "in_flight", (json_int_t)s.running, "busy",
-        (int)atomic_load(&f->gate.running), "state",
-        worker_state_text(worker_state_of_holds(holds)), "paused",
-        (holds & HOLD_PAUSE) != 0, "breaker",
-        breaker_state_text(breaker_state(&f->gate.breaker)), "breaker_reason",
-        why, "queue_differs", differs, "settings", settings);
-    json_object_update_new(
-        out, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
-                       "groups", (json_int_t)groups_count(f->groups),
-                       "groups_held", (json_int_t)groups_held(f->groups)));
-    json_object_set_new(out, "runs", runs_json(r));
-    json_object_set_new(out, "settings_changed", changed);
-    json_object_set_new(out, "partitions", parts);
-    /* The start and the end of the pause, and the user who made it. */
+    out = json_pack("{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:s?, "
+                    "s:o, s:I, s:I, s:I, s:o, s:o, s:o?}",
+                    "ok", 1, "pid", (int)getpid(), "queue", queue,
+                    "max_concurrency", (int)gate_cap(&f->gate), "in_flight",
+                    (json_int_t)s.running, "busy",
+                    (int)atomic_load(&f->gate.running), "state",
+                    worker_state_text(worker_state_of_holds(holds)), "paused",
+                    (holds & HOLD_PAUSE) != 0, "breaker",
+                    breaker_state_texts[breaker_state(&f->gate.breaker)],
+                    "breaker_reason", why, "queue_differs", differs, "settings",
+                    settings, "window", (json_int_t)f->set->window, "groups",
+                    (json_int_t)groups_count(f->groups), "groups_held",
+                    (json_int_t)groups_held(f->groups), "runs", runs_json(r),
+                    "settings_changed", changed, "partitions", parts);
     pause_now(p, &note);
-    if (note.since_ns) {
-        json_object_set_new(out, "paused_at_ns",
-                            json_integer((json_int_t)note.since_ns));
-        json_object_set_new(out, "paused_by", json_string(note.by));
-    }
-    if (note.since_ns && p->end_ns && note.until_ns) {
-        json_object_set_new(out, "paused_until_ns",
-                            json_integer((json_int_t)note.until_ns));
-        json_object_set_new(
-            out, "paused_for_ns",
-            json_integer((json_int_t)(p->end_ns > now ? p->end_ns - now : 0)));
-    }
-    if (store_look_text(r->orders->store_look))
-        json_object_set_new(
-            out, "store_check",
-            json_string(store_look_text(r->orders->store_look)));
-    if (log_lost())
-        json_object_set_new(out, "log_lost",
-                            json_integer((json_int_t)log_lost()));
-    if (takes != WHY_NOT_SO)
-        json_object_set_new(out, "why", json_string(gate_why_text(takes)));
-    /* A job that makes room will lock it soon. */
-    if (source->local)
-        unlocked = source->local->unlocked(source);
-    if (!atomic_load(&f->growing) && unlocked > 0)
-        json_object_set_new(out, "unlocked_kib",
-                            json_integer((json_int_t)(unlocked + 1023) / 1024));
+    ends = note.since_ns && p->end_ns && note.until_ns;
+    unlocked = source->ops->count(source, COUNT_UNLOCKED);
+    if (atomic_load(&f->growing))
+        unlocked = 0; /* the job that makes room will lock it soon */
+    /* Keys that are left out while there is nothing to say. */
+    json_object_update_new(
+        out,
+        json_pack(
+            "{s:o*, s:o*, s:o*, s:o*, s:s*, s:o*, s:s*, s:o*}", "paused_at_ns",
+            number_if(note.since_ns > 0, note.since_ns), "paused_by",
+            note.since_ns ? json_string(note.by) : NULL, "paused_until_ns",
+            number_if(ends, note.until_ns), "paused_for_ns",
+            number_if(ends, p->end_ns > now ? p->end_ns - now : 0),
+            "store_check", store_look_text(r->orders->store_look), "log_lost",
+            number_if(log_lost() > 0, log_lost()), "why",
+            takes == WHY_NOT_SO ? NULL : gate_why_text(takes), "unlocked_kib",
+            number_if(unlocked > 0, ((uint64_t)unlocked + 1023) / 1024)));
     /* The file that keeps messages from being taken. A path that is no UTF-8 is
      * left out. */
     if (holds & HOLD_FILES) {

@@ -1,5 +1,6 @@
 /* test_claims.c - messages of a broker that are held until a time */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,8 @@ static void setup(void)
 static void teardown(void)
 {
     claims_close(&claims);
-    side_fini(&queue.inbox);
-    side_fini(&queue.outbox);
+    close(queue.inbox.wake_fd);
+    close(queue.outbox.wake_fd);
     run_file_close(&queue.runs);
     unlink(path);
     rmdir(folder);

@@ -1,6 +1,9 @@
 /* test_group_close.c - closing groups, for a source that has a spool */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "worker/flow/flow.h"
@@ -13,10 +16,11 @@ static bool spooled;    /* whether something waits at the source, */
 static int64_t lent_to; /* which is all after this number */
 static unsigned flags;  /* of the next message */
 
-static uint64_t next_seq(const struct source *s)
+static int64_t next_seq(struct source *s, enum source_count what)
 {
     (void)s;
-    return next;
+    cr_assert_eq(what, COUNT_NEXT_SEQ);
+    return (int64_t)next;
 }
 
 static bool is_queued(const struct source *s, int64_t number)
@@ -25,9 +29,9 @@ static bool is_queued(const struct source *s, int64_t number)
     return spooled && (number == 0 || number > lent_to);
 }
 
-static const struct source_local_ops local = {.next_seq = next_seq,
-                                              .queued = is_queued};
-static struct source source = {.local = &local};
+static const struct source_ops ops = {.count = next_seq};
+static const struct source_local_ops local = {.queued = is_queued};
+static struct source source = {.ops = &ops, .local = &local};
 static struct settings set = {
     .queue = "/q", .group_quantum = 10, .spool = 1000};
 static struct flow flow = {.set = &set, .source = &source};

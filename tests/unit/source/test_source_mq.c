@@ -134,12 +134,12 @@ Test(source_mq, what_is_settled_with_a_lane_keeps_its_slot_warm_until_it_rests)
 
     put(STORE_WAITING, 1, 0);
     m = take_due(2);
-    cr_assert_eq(s->ops->room(s), SLOTS - 1);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS - 1);
     cr_assert_eq(settle(m, SETTLE_DONE, 2), 0);
-    cr_assert_eq(s->ops->room(s), SLOTS - 1);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS - 1);
     cr_assert_eq(m->seq, 1, "it can be read");
     s->ops->rest(s, 2);
-    cr_assert_eq(s->ops->room(s), SLOTS);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS);
 }
 
 Test(source_mq, what_is_settled_without_a_lane_is_released_by_who_settled)
@@ -150,9 +150,9 @@ Test(source_mq, what_is_settled_without_a_lane_is_released_by_who_settled)
     m = take_due(0);
     cr_assert_eq(settle(m, SETTLE_DEAD, LANE_NONE), 0);
     cr_assert_eq(row_of(1).state, STORE_DEAD);
-    cr_assert_eq(s->ops->room(s), SLOTS - 1);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS - 1);
     s->ops->release(s, m);
-    cr_assert_eq(s->ops->room(s), SLOTS);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS);
 }
 
 Test(source_mq, what_is_returned_waits_as_before)
@@ -228,7 +228,7 @@ Test(source_mq, many_are_parked_in_one_commit)
             .m = take_due(0), .kind = SETTLE_PARK, .lane = LANE_NONE};
         list[i].group = list[i].m->group;
     }
-    cr_assert_eq(s->ops->room(s), 0);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), 0);
     store_stats(mq.store, &before);
     cr_assert_eq(s->ops->settle(s, list, SLOTS), 0);
     store_stats(mq.store, &after);
@@ -237,7 +237,7 @@ Test(source_mq, many_are_parked_in_one_commit)
         cr_assert_eq(row_of(i + 1).state, STORE_PARKED);
         s->ops->release(s, list[i].m);
     }
-    cr_assert_eq(s->ops->room(s), SLOTS);
+    cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS);
 }
 
 Test(source_mq, without_a_free_slot_nothing_is_lent_and_nothing_claimed)

@@ -42,6 +42,8 @@
 
 #define SUMMED        4096 /* bytes of a body that its key depends on */
 #define INCOMING_MOST 32   /* messages that wait to be placed together */
+#define CHAINS        1024
+#define ANY_HOP       UINT16_MAX /* `hop` of the repeat_key of a copy */
 
 TAILQ_HEAD(amqp_list, amqp_message);
 LIST_HEAD(amqp_chain, amqp_message);

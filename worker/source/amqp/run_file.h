@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "common/base/problem.h"
@@ -36,6 +37,11 @@ struct run_key {
 static inline bool run_key_copy(const struct run_key *key)
 {
     return key->attempt || key->replay || key->hop;
+}
+static inline bool run_key_equal(const struct run_key *a,
+                                 const struct run_key *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
 }
 
 /* Open or create the file. *nonce is the same for all its owners. The owner

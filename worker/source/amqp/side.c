@@ -24,14 +24,6 @@ int side_init(struct side *side, struct amqp_queue *queue, const char *name)
     return side->wake_fd < 0 ? -errno : 0;
 }
 
-void side_fini(struct side *side)
-{
-    link_close(&side->link);
-    if (side->wake_fd > 0)
-        close(side->wake_fd);
-    side->wake_fd = -1;
-}
-
 int side_start(struct side *side, void *(*main)(void *), void *arg)
 {
     int err = -pthread_create(&side->thread, NULL, main, arg);

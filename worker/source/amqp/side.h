@@ -22,6 +22,8 @@
 #include "worker/source/source.h"
 
 struct claims;
+struct inbox;
+struct outbox;
 struct run_file;
 
 /* One thread. c = constant after open  t = the thread's */
@@ -64,7 +66,9 @@ struct amqp_queue {
     atomic_bool stopping;      /* a  both threads must return */
     atomic_bool limit_logged;  /* a  a delivery limit was logged */
     atomic_bool group_logged;  /* a  a refused group was logged */
-    struct side inbox, outbox; /* the threads of inbox.h and outbox.h */
+    struct side inbox, outbox; /* its two threads and their connections */
+    struct inbox *in;          /* c  what only the first one uses */
+    struct outbox *out;        /* c  what only the second one uses */
 };
 
 static inline struct amqp_queue *amqp_queue_of(const struct source *s)
@@ -78,7 +82,6 @@ static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 }
 
 int side_init(struct side *side, struct amqp_queue *queue, const char *name);
-void side_fini(struct side *side);
 int side_start(struct side *side, void *(*main)(void *), void *arg);
 /* Wait until the thread returns, which it does once queue->stopping is set.
  * Then close the connection. */

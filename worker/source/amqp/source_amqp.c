@@ -103,46 +103,36 @@ static bool nothing_pending(const struct source *s)
 
 /* ---- how many may be lent ---- */
 
-/* Before the start, return how many the last owner could have lent. */
-static unsigned source_amqp_lent(const struct source *s)
-{
-    struct source_amqp *q = source_amqp_of(s);
-
-    return q->queue.started && !amqp_queue_is_parted(&q->queue)
-               ? atomic_load(&q->queue.in_hand)
-               : RUN_SLOTS;
-}
-
 /* Set the longest time limit that a message may ask for. With partitions it is
  * the worker's own unless --max-timeout is given, because all attempts must end
  * before the broker takes the message back (settings.h). */
-static void limit_set(struct source_amqp *q)
+static void limit_set(struct amqp_queue *q)
 {
-    const struct settings *set = q->queue.set;
+    const struct settings *set = q->set;
     uint64_t most = atomic_load(&set->max_timeout_ns);
 
     if (set->access.partitions && most == UINT64_MAX)
         most = atomic_load(&set->timeout_ns);
-    atomic_store(&q->queue.source.timeout_most_ns, most);
+    atomic_store(&q->source.timeout_most_ns, most);
 }
 
 /* Wake the inbox: the number in hand depends on max-concurrency. */
 static void source_amqp_tuned(struct source *s)
 {
-    limit_set(source_amqp_of(s));
-    side_wake(&source_amqp_of(s)->queue.inbox);
+    limit_set(amqp_queue_of(s));
+    side_wake(&amqp_queue_of(s)->inbox);
 }
 
 /* Set how many messages may be lent. With partitions the number is fixed, as it
  * must be the same for all workers. */
 static int source_amqp_resize(struct source *s, unsigned n, struct problem *p)
 {
-    struct source_amqp *q = source_amqp_of(s);
+    struct amqp_queue *q = amqp_queue_of(s);
 
     (void)p;
-    if (!amqp_queue_is_parted(&q->queue)) {
-        atomic_store(&q->queue.in_hand, n < s->lent_most ? n : s->lent_most);
-        side_wake(&q->queue.inbox);
+    if (!amqp_queue_is_parted(q)) {
+        atomic_store(&q->in_hand, n < s->lent_most ? n : s->lent_most);
+        side_wake(&q->inbox);
     }
     return 0;
 }
@@ -165,12 +155,12 @@ static int source_amqp_recover(struct source *s,
                                             const struct source_left *left),
                                void *arg)
 {
-    struct source_amqp *q = source_amqp_of(s);
-    unsigned n = run_file_crashed(q->queue.runs);
+    struct amqp_queue *q = amqp_queue_of(s);
+    unsigned n = run_file_crashed(q->runs);
 
     (void)visit, (void)arg;
     if (n > 0)
-        log_warn("crashed", F_STR("queue", q->queue.operand->shown),
+        log_warn("crashed", F_STR("queue", q->operand->shown),
                  F_UINT("messages", n),
                  F_STR("next", "a worker died while they were running; they "
                                "run again, marked as redelivered"));
@@ -179,16 +169,15 @@ static int source_amqp_recover(struct source *s,
 
 static void source_amqp_start(struct source *s)
 {
-    struct source_amqp *q = source_amqp_of(s);
+    struct amqp_queue *q = amqp_queue_of(s);
     int err;
 
-    q->queue.started = true;
-    err = side_start(&q->queue.outbox, outbox_main, q->outbox);
+    q->started = true;
+    err = side_start(&q->outbox, outbox_main, q->out);
     if (!err)
-        err = side_start(&q->queue.inbox, inbox_main, q->inbox);
+        err = side_start(&q->inbox, inbox_main, q->in);
     if (err)
-        q->queue.events.ended(q->queue.events.gate,
-                              "a thread cannot be started", EX_OSERR);
+        q->events.ended(q->events.gate, "a thread cannot be started", EX_OSERR);
 }
 
 static const struct source_ops amqp_ops = {
@@ -199,13 +188,9 @@ static const struct source_ops amqp_ops = {
     .settle = claims_settle,
     .release = claims_release,
     .rest = claims_lane_rest,
-    .pending = nothing_pending,
-    .room = source_amqp_room,
-    .fresh = fresh_count,
     .is_due = source_amqp_is_due,
     .count = source_amqp_count,
     .parts = claims_parts,
-    .lent = source_amqp_lent,
     .resize = source_amqp_resize,
     .wanted = inbox_wanted,
     .tuned = source_amqp_tuned,
@@ -217,68 +202,41 @@ static const struct source_ops amqp_ops = {
 
 /* ---- open and close ---- */
 
-/* Fill in what does not depend on the broker. */
-static int amqp_queue_fill(struct source_amqp *q, const struct settings *set)
-{
-    struct amqp_queue *queue = &q->queue;
-
-    queue->set = set;
-    queue->operand = &set->broker;
-    queue->inbox.wake_fd = queue->outbox.wake_fd = -1;
-    if (gethostname(queue->machine, sizeof queue->machine - 1) < 0)
-        strlcpy(queue->machine, "?", sizeof queue->machine);
-    queue->setup = (struct link_setup){.operand = queue->operand,
-                                       .password = queue->password,
-                                       .tls = set->access.tls,
-                                       .name = "mqworker"};
-    queue->topology = (struct topology){
-        .operand = queue->operand,
-        .no_create = set->no_create,
-        .allow_unreplicated = set->allow_unreplicated,
-        .partitions = (unsigned)set->access.partitions,
-    };
-    topology_dead(&queue->topology, queue->dead);
-    queue->part_count =
-        queue->topology.partitions ? queue->topology.partitions : 1;
-    queue->parts = calloc(queue->part_count, sizeof *queue->parts);
-    for (unsigned i = 0; queue->parts && i < queue->part_count; i++)
-        topology_queue(&queue->topology, i, queue->parts[i]);
-    return queue->parts ? 0 : -ENOMEM;
-}
-
 /* Stop the outbox first: the inbox then acknowledges all messages whose copies
  * are confirmed. A message without a confirmed copy stays unacknowledged, and
  * is delivered again. */
 static void source_amqp_stop(struct source *source, uint64_t limit_ns)
 {
-    struct source_amqp *q = source_amqp_of(source);
+    struct amqp_queue *q = amqp_queue_of(source);
     unsigned left = 0;
 
-    if (q->queue.started && !atomic_load(&q->queue.stopping))
-        left = claims_drain(q->queue.claims, limit_ns);
+    if (q->started && !atomic_load(&q->stopping))
+        left = claims_drain(q->claims, limit_ns);
     if (left > 0)
-        log_warn("unconfirmed", F_STR("queue", q->queue.operand->shown),
+        log_warn("unconfirmed", F_STR("queue", q->operand->shown),
                  F_UINT("count", left),
-                 F_STR("next", "these verdicts are not confirmed: their "
-                               "messages come again, marked as redelivered"));
-    atomic_store(&q->queue.stopping, true);
-    side_stop(&q->queue.outbox);
-    side_stop(&q->queue.inbox);
+                 F_STR("next", "these verdicts are not confirmed: the broker "
+                               "redelivers their messages, marked as such"));
+    atomic_store(&q->stopping, true);
+    side_stop(&q->outbox);
+    side_stop(&q->inbox);
 }
 
 static void source_amqp_close(struct source *source)
 {
-    struct source_amqp *q = source_amqp_of(source);
+    struct amqp_queue *q = amqp_queue_of(source);
 
     source_amqp_stop(source, 0);
-    inbox_close(&q->inbox);
-    outbox_close(&q->outbox);
-    side_fini(&q->queue.inbox);
-    side_fini(&q->queue.outbox);
-    claims_close(&q->queue.claims);
-    run_file_close(&q->queue.runs);
-    explicit_bzero(q->queue.password, sizeof q->queue.password);
-    free(q->queue.parts);
+    inbox_close(&q->in);
+    outbox_close(&q->out);
+    if (q->inbox.wake_fd >= 0)
+        close(q->inbox.wake_fd);
+    if (q->outbox.wake_fd >= 0)
+        close(q->outbox.wake_fd);
+    claims_close(&q->claims);
+    run_file_close(&q->runs);
+    explicit_bzero(q->password, sizeof q->password);
+    free(q->parts);
     free(q);
 }
 
@@ -287,52 +245,65 @@ static int source_amqp_open(struct source **out,
                             struct problem *p)
 {
     const struct settings *set = setup->set;
-    struct source_amqp *q = calloc(1, sizeof *q);
-    unsigned parts, want;
+    struct amqp_queue *q = calloc(1, sizeof *q);
+    unsigned parts = (unsigned)set->access.partitions, want;
     int err;
 
     if (!q)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    q->queue.source.ops = &amqp_ops;
-    q->queue.source.lanes = ITEMS_MAX;
-    q->queue.source.lent_most = RUN_SLOTS;
-    q->queue.source.attention = setup->attention;
-    q->queue.events = setup->events;
-    err = amqp_queue_fill(q, set);
-    if (err)
-        err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    q->source.ops = &amqp_ops;
+    q->source.lent_most = RUN_SLOTS;
+    q->source.attention = setup->attention;
+    q->events = setup->events;
+    q->set = set;
+    q->operand = &set->broker;
+    q->inbox.wake_fd = q->outbox.wake_fd = -1;
+    if (gethostname(q->machine, sizeof q->machine - 1) < 0)
+        strlcpy(q->machine, "?", sizeof q->machine);
+    q->setup = (struct link_setup){.operand = q->operand,
+                                   .password = q->password,
+                                   .tls = set->access.tls,
+                                   .name = "mqworker"};
+    q->topology =
+        (struct topology){.operand = q->operand,
+                          .no_create = set->no_create,
+                          .allow_unreplicated = set->allow_unreplicated,
+                          .partitions = parts};
+    topology_dead(&q->topology, q->dead);
     limit_set(q);
+    want = parts ? parts * partition_in_hand(parts)
+                 : slots_for(set, (unsigned)set->concurrency);
+    atomic_store(&q->in_hand, want < RUN_SLOTS ? want : RUN_SLOTS);
+    q->part_count = parts ? parts : 1;
+    q->parts = calloc(q->part_count, sizeof *q->parts);
+    for (unsigned i = 0; q->parts && i < q->part_count; i++)
+        topology_queue(&q->topology, i, q->parts[i]);
+    err = q->parts ? broker_password_find(q->password, q->operand,
+                                          set->access.password_file, p)
+                   : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     if (!err)
-        err = broker_password_find(q->queue.password, q->queue.operand,
-                                   set->access.password_file, p);
-    if (!err)
-        err = run_file_open(&q->queue.runs, setup->runs, &q->queue.source.nonce,
-                            &q->queue.first_seq, p);
+        err = run_file_open(&q->runs, setup->runs, &q->source.nonce,
+                            &q->first_seq, p);
     if (!err) {
-        parts = q->queue.topology.partitions;
-        want = parts ? parts * partition_in_hand(parts)
-                     : slots_for(set, (unsigned)set->concurrency);
-        atomic_store(&q->queue.in_hand, want < RUN_SLOTS ? want : RUN_SLOTS);
-        err = side_init(&q->queue.inbox, &q->queue, "inbox");
+        err = side_init(&q->inbox, q, "inbox");
         if (!err)
-            err = side_init(&q->queue.outbox, &q->queue, "outbox");
+            err = side_init(&q->outbox, q, "outbox");
         if (!err)
-            err = claims_open(&q->queue.claims, &q->queue);
+            err = claims_open(&q->claims, q);
         if (err)
             err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
                               errno_text(-err));
     }
     /* Connect both sides, the inbox first. */
     if (!err)
-        err = inbox_open(&q->inbox, &q->queue, p);
+        err = inbox_open(&q->in, q, p);
     if (!err)
-        err = outbox_open(&q->outbox, &q->queue, p);
-    if (err) {
-        source_amqp_close(&q->queue.source);
-        return err;
-    }
-    *out = &q->queue.source;
-    return 0;
+        err = outbox_open(&q->out, q, p);
+    if (err)
+        source_amqp_close(&q->source);
+    else
+        *out = &q->source;
+    return err;
 }
 
 const struct broker_engine broker_engine_amqp = {

@@ -37,7 +37,6 @@
 #include "common/store/letters.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
-#include "worker/source/mq/mq_reopen.h"
 
 #define PAUSE_NS (100 * NS_PER_MS) /* letters that die together go together */
 

@@ -132,9 +132,7 @@ static int recover_one(struct source_mq *q, struct slot *slot,
         slot->received_ns = clock_wall_ns();
     if (is == LEFT_FRESH && q->spool && w.state == SLOT_HELD && !w.crashes &&
         !(w.flags & SLOT_REDELIVERED) && !custody_torn(q->custody)) {
-        l = source_mq_lent(q, slot);
-        lent_fill(l);
-        spool_adopt(q->spool, l);
+        spool_adopt(q->spool, slot);
         return 0;
     }
     /* Write the slot's crash and mark to its row. Crash after it: the slot is

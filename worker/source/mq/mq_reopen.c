@@ -1,5 +1,13 @@
-/* mq_reopen.c - a queue whose name is removed (see mq_reopen.h) */
-#include "worker/source/mq/mq_reopen.h"
+/* mq_reopen.c - a queue whose name is removed under the worker (see
+ * source_mq.h)
+ *
+ * logind deletes an ordinary user's queues at logout, and administrators
+ * re-create queues, while the worker has the old one open. The worker drains
+ * the old queue, then opens the name again. It notices the removal by inotify
+ * (IN_ATTRIB, because the link count changes), or without inotify by a check
+ * every 30 s.
+ */
+#include "worker/source/mq/source_mq.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -186,13 +194,17 @@ static int large_refuse(struct source_mq *q, size_t size)
 }
 
 /* Open the queue that has the name now, or make one as the settings say, else
- * like the old one. -EAGAIN: its messages do not fit, or would not. */
-static int name_open(struct source_mq *q, struct queue **out, struct problem *p)
+ * like the old one. A queue whose messages do not fit is never put behind the
+ * descriptor: the next thread that has take_lock would receive past the end of
+ * its slot. */
+int mq_reopen_now(struct source_mq *q)
 {
     const struct queue *old = q->queue;
     size_t room = custody_body_bytes(q->custody);
     int flags = settings_queue_flags(q->set), err;
+    struct queue *fresh = NULL;
     struct queue_attr attr;
+    struct problem p;
     struct stat st;
 
     settings_attr(q->set, &attr);
@@ -202,29 +214,18 @@ static int name_open(struct source_mq *q, struct queue **out, struct problem *p)
         attr.message_size = queue_message_size(old);
     if (attr.mode == 0 && fstat(queue_fd(old), &st) == 0)
         attr.mode = st.st_mode & 0777;
-    err = queue_open(out, q->set->queue, flags & ~QUEUE_CREATE, &attr, NULL, p);
+    err = queue_open(&fresh, q->set->queue, flags & ~QUEUE_CREATE, &attr, NULL,
+                     &p);
     if (err == -ENOENT && flags & QUEUE_CREATE) {
         if (attr.message_size > room)
-            return large_refuse(q, attr.message_size);
-        err = queue_open(out, q->set->queue, flags, &attr, NULL, p);
+            return large_refuse(q, (size_t)attr.message_size);
+        err = queue_open(&fresh, q->set->queue, flags, &attr, NULL, &p);
     }
-    if (err || queue_message_size(*out) <= room)
+    if (!err && queue_message_size(fresh) > room) {
+        err = large_refuse(q, queue_message_size(fresh));
+        queue_close(&fresh);
         return err;
-    err = large_refuse(q, queue_message_size(*out));
-    queue_close(out);
-    return err;
-}
-
-/* A queue whose messages do not fit is never put behind the descriptor: the
- * next thread that has take_lock would receive past the end of its slot. */
-int mq_reopen_now(struct source_mq *q)
-{
-    struct queue *fresh;
-    struct problem p;
-    int err = name_open(q, &fresh, &p);
-
-    if (err == -EAGAIN)
-        return err;
+    }
     if (!err)
         err = queue_replace(q->queue, &fresh, &p);
     if (err) {

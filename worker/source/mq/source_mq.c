@@ -27,7 +27,6 @@
 #include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "common/store/waiting.h"
-#include "worker/source/mq/mq_reopen.h"
 #include "worker/source/mq/spool.h"
 
 #define UNREADABLE_NS NS_PER_MS /* until an unreadable row is tried again */
@@ -749,12 +748,8 @@ static const struct source_ops mq_ops = {
     .settle = mq_settle,
     .release = mq_release,
     .rest = mq_rest,
-    .pending = mq_pending,
-    .room = mq_room,
-    .fresh = mq_fresh,
     .is_due = mq_is_due,
     .count = mq_count,
-    .lent = mq_lent,
     .resize = mq_resize,
     .tuned = mq_tuned,
     .clock_set = mq_clock_set,

@@ -133,7 +133,24 @@ int mq_keep(struct source *s,
                          struct settle *out),
             void *arg);
 
-/* Open what moves and removes dead letters (dead_letters.c). */
+/* Watch the worker's queue: q->name_gone is set when its name is removed. The
+ * engine's thread (mq_reopen.c). */
+int mq_reopen_watch(struct source_mq *q, struct problem *p);
+/* Open the name again, when the old queue is empty. Called by a work item,
+ * under flow.take_lock. After -errno the old queue stays. */
+int mq_reopen_now(struct source_mq *q);
+/* Watch the name of any queue, which is borrowed. `gone` is called in the
+ * peeker, maybe more than once, but not for a name that was removed before this
+ * call, so check queue_gone once after it. Returns -ENOMEM without memory. */
+int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
+                       struct timers *timers, struct queue *queue,
+                       void (*gone)(void *arg), void *arg);
+/* Watch the new queue after the one behind the descriptor was replaced. Called
+ * by the thread that replaced it, one at a time. */
+void mq_name_watch_again(struct mq_name_watch *l);
+void mq_name_watch_close(struct mq_name_watch **watch); /* NULL-safe */
+
+/* Open the chores that move and remove dead letters (dead_letters.c). */
 int dead_letters_open(struct source_mq *q, struct problem *p);
 /* Make replayed letters dead again if the machine went down while they were in
  * the queue. Call this after recovery. */

@@ -245,8 +245,11 @@ uint64_t spool_waits(const struct spool *sp)
     return (left > 0 ? (uint64_t)left : 0) + here;
 }
 
-void spool_adopt(struct spool *sp, struct lent *l)
+void spool_adopt(struct spool *sp, struct slot *slot)
 {
+    struct lent *l = source_mq_lent(sp->q, slot);
+
+    lent_fill(l);
     pthread_mutex_lock(&sp->mtx);
     waiting_add_locked(sp, l);
     pthread_mutex_unlock(&sp->mtx);

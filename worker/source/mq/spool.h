@@ -63,11 +63,13 @@ bool spool_ready(const struct spool *sp);
  * spool on; wake the thread if it is running. Does nothing while the spool is
  * off. NULL-safe. */
 void spool_start(struct spool *sp);
-/* Add a message to the spool that is HELD and in its slot only. */
-void spool_adopt(struct spool *sp, struct lent *l);
-/* Lend none of these rows until spool_release: an operator is about to cancel
- * them. `numbers` has each key with a minus; `skip` is set for rows that were
- * lent already. `done`: the rows that were cancelled. One thread calls both. */
+/* Add the message of a HELD slot, which has no row. Called by recovery, on the
+ * engine's thread. */
+void spool_adopt(struct spool *sp, struct slot *slot);
+/* Keep the rows in `numbers` from being lent until spool_release, because an
+ * operator is about to cancel them. `numbers` has each key with a minus; `skip`
+ * is set for rows that were lent already. `done` says which rows were
+ * cancelled. mq_steer calls both functions on the same pool thread. */
 void spool_seize(struct spool *sp, const int64_t *numbers, size_t n,
                  bool *skip);
 void spool_release(struct spool *sp, const bool *done);
