@@ -111,13 +111,21 @@ int letters_hook_end(struct store *s, int64_t n, bool told, int64_t *next);
 /* Delete all deaths. */
 int letters_hooks_forget(struct store *s);
 
+/* The new contents of an edited letter, whose number and history stay. */
+struct letter_edit {
+    struct ulid id;   /* a new one */
+    const void *data; /* header and body */
+    size_t size, header_size;
+};
 /* A letter that is about to be sent. */
 struct letter_mark {
     int64_t row;
     uint64_t died_ns;   /* of the letter as it was read */
+    struct ulid id;     /* of the message as it was read; an edit changes it */
     uint64_t marked_ns; /* wall; now */
     struct ulid token;  /* a new one; with `again` that of the last replay */
     bool again;         /* the letter is replayed already, and sent again */
+    const struct letter_edit *edit; /* not with `again`; NULL: none */
 };
 /* Mark a dead letter as replayed in this boot, under that token; with `again`,
  * a replayed letter stays so. -EALREADY: it is replayed, and `again` is not

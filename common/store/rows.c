@@ -505,6 +505,8 @@ int store_token_make(const struct store *s, struct ulid *token)
  * If the letter is in the store, its last replay is open while it is marked as
  * replayed. It is also open if the letter is dead and has not died again since
  * it was sent: store_recall made it dead, although its message still existed.
+ * Only an open replay must have the letter's id, because a letter that was
+ * edited has another id than copies of its earlier replays.
  */
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out)
@@ -523,17 +525,18 @@ int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                        row <= sqlite3_column_int64(st, FIND_GIVEN)
                    ? REPLAY_OVER
                    : REPLAY_NONE;
-    else if (sqlite3_column_type(st, FIND_N) == SQLITE_NULL || !known ||
-             sqlite3_column_bytes(st, FIND_ID) != sizeof *id ||
-             memcmp(known, id, sizeof *id) != 0)
+    else if (sqlite3_column_type(st, FIND_N) == SQLITE_NULL)
         *out = REPLAY_NONE;
-    else if (sqlite3_column_int64(st, FIND_N) ==
-                 sqlite3_column_int64(st, FIND_LAST_N) &&
-             (state == STORE_REPLAYED ||
-              (state == STORE_DEAD && sql_column_u64(st, FIND_DIED) ==
+    else if (sqlite3_column_int64(st, FIND_N) !=
+                 sqlite3_column_int64(st, FIND_LAST_N) ||
+             (state != STORE_REPLAYED &&
+              (state != STORE_DEAD || sql_column_u64(st, FIND_DIED) !=
                                           sql_column_u64(st, FIND_BEGAN))))
-        *out = REPLAY_OPEN;
-    else
         *out = REPLAY_OVER;
+    else
+        *out = known && sqlite3_column_bytes(st, FIND_ID) == sizeof *id &&
+                       memcmp(known, id, sizeof *id) == 0
+                   ? REPLAY_OPEN
+                   : REPLAY_NONE;
     return store_answered(s, st, found);
 }

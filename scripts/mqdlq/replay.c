@@ -28,6 +28,7 @@
 #define LOOK_EVERY_NS (50 * NS_PER_MS) /* at the canary */
 #define X_LEAST       7 /* bytes of the shortest x- line, "x-a: b\n" */
 #define WHY           256
+#define WHY_COMMAND   (WHY + SHELL_WORD_ROOM(QUEUE_NAME_MAX))
 
 enum encoding_kind {
     ENCODING_TRACKED,   /* its header names the letter, which the worker then
@@ -133,6 +134,20 @@ static int raw_make(struct replay *r, const struct letter *l,
     if (p->size > 0)
         memcpy(p->bytes, l->m.data, p->size);
     return 0;
+}
+
+/* Refuse a letter that has expired, unless the user drops that time. */
+static int expiry_check(const struct replay *r, const struct header *old,
+                        uint64_t now_ns, char why[WHY])
+{
+    char time[TIME_TEXT];
+
+    if (!(old->fields & HEADER_EXPIRES) || old->expires_ns > now_ns ||
+        r->context->o->reset_expiry)
+        return 0;
+    snprintf(why, WHY, "it expired %s; --reset-expiry sends it all the same",
+             time_print(old->expires_ns, time));
+    return EX_DATAERR;
 }
 
 /* Make the message for a letter. Returns 0, or an exit status and the reason in
