@@ -574,13 +574,6 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
     return op.result;
 }
 
-void store_stats(struct store *s, struct store_stats *out)
-{
-    pthread_mutex_lock(&s->mtx);
-    *out = s->stats;
-    pthread_mutex_unlock(&s->mtx);
-}
-
 /* A statement to run for each of `rows`, or once. */
 struct statement {
     enum sql_id id;

@@ -63,8 +63,8 @@ struct store_row {
     uint32_t crashes;
     uint32_t flags;    /* STORE_ bits above */
     const char *group; /* NULL: none */
-    size_t group_size;
-    uint64_t due_ns; /* wall; of STORE_WAITING */
+    size_t group_size; /* at most STORE_GROUP_MAX */
+    uint64_t due_ns;   /* wall; of STORE_WAITING */
     /* On a write of a row with `delay_ns`: the end of the delay by
      * CLOCK_BOOTTIME, used instead of due_ns; 0: use due_ns. Always 0 on a
      * read. */
@@ -87,6 +87,9 @@ struct store_row {
      * always NULL when read. */
     struct slot *slot;
     void (*retire)(struct slot *slot);
+    /* On a write that makes the row DEAD: note the death for letters_hook, in
+     * the same commit. Always false when read. */
+    bool hook;
 };
 
 /* A row in the order of a time, such as that of its death. */
@@ -181,13 +184,6 @@ int store_empty_wal(struct store *s);
  * try replaces. */
 int store_put_back(struct store *s, const char *path,
                    const struct stat replace[2], struct problem *p);
-
-struct store_stats {
-    uint64_t commits; /* transactions */
-    unsigned waiting; /* calls that are waiting for a commit now */
-};
-/* Read the numbers since the store was opened. */
-void store_stats(struct store *s, struct store_stats *out);
 
 /* ---- the worker's writes; each durable on return ---- */
 

@@ -506,12 +506,12 @@ Test(amqp_move, a_letter_that_somebody_is_to_be_told_of_is_for_a_worker)
                                    .died_ns = 2,
                                    .error = "exit 1",
                                    .data = "letter",
-                                   .size = 6};
+                                   .size = 6,
+                                   .hook = true};
     struct store *s = store_of(q);
     struct harness_result r;
     int64_t at;
 
-    store_hooks_note(s);
     cr_assert_eq(store_put(s, &dead, NULL, &at), 0);
     store_close(&s);
     r = MOVE("--letters", q, OP);

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "worker/source/mq/source_mq.h"
+#include "tests/unit/store/store_stats.h"
 
 enum { SLOTS = 4 };
 

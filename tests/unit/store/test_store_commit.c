@@ -15,6 +15,7 @@
 
 #include "common/custody/slot.h"
 #include "tests/fixtures/store_fixture.h"
+#include "tests/unit/store/store_stats.h"
 
 TestSuite(commit, .init = fixture_init, .fini = fixture_fini);
 

@@ -432,12 +432,9 @@ int dead_letters_open(struct source_mq *q, struct problem *p)
     if (!d)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     d->q = q;
-    source_mq_chore(q, &d->limit, limit_run, limit_log, NS_PER_S,
-                    30 * NS_PER_S);
-    source_mq_chore(q, &d->move, letters_move_run, move_log, NS_PER_S,
-                    30 * NS_PER_S);
-    source_mq_chore(q, &d->recall, recall_run, recall_log, NS_PER_S,
-                    5 * NS_PER_S);
+    source_mq_chore(q, &d->limit, limit_run, NS_PER_S, 30 * NS_PER_S);
+    source_mq_chore(q, &d->move, letters_move_run, NS_PER_S, 30 * NS_PER_S);
+    source_mq_chore(q, &d->recall, recall_run, NS_PER_S, 5 * NS_PER_S);
     if (!q->set->dead_letter_queue[0])
         return 0;
     d->room = custody_body_bytes(q->custody);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "worker/source/mq/source_mq.h"
 
 /* Note that the message is running. A crash while a message is forwarded is not
@@ -129,6 +130,7 @@ int row_too_large(struct source_mq *q, struct store_row *m)
     m->reason = REASON_REJECTED;
     m->error = "larger than the queue takes now";
     m->died_ns = clock_wall_ns();
+    m->hook = q->set->on_dead != NULL;
     err = store_put(q->store, m, NULL, &row);
     if (err)
         return err;

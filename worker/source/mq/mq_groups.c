@@ -141,8 +141,7 @@ int group_watch_open(struct source_mq *q, struct problem *p)
     if (!w)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     w->q = q;
-    source_mq_chore(q, &w->chore, group_watch_run, group_watch_log, AGAIN_NS,
-                    AGAIN_NS);
+    source_mq_chore(q, &w->chore, group_watch_run, AGAIN_NS, AGAIN_NS);
     w->source.ready = store_written;
     w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     /* Each change of the store writes this file, which is there as long as we
@@ -169,8 +168,8 @@ int group_watch_open(struct source_mq *q, struct problem *p)
                            errno_text(err));
     return problem_set(p, EX_OSERR, err,
                        "--on-group-dead hold: cannot watch %s: user id %u is "
-                       "at the limit %s; raise it as root: `sysctl %s=N`, N "
-                       "over what `sysctl %s` says now",
+                       "at the limit %s; as root, set it with `sysctl %s=N` "
+                       "to more than `sysctl %s` prints now",
                        path, (unsigned)getuid(), limit, limit, limit);
 }
 

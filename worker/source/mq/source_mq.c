@@ -785,12 +785,11 @@ int source_mq_open(struct source_mq *q, struct problem *p)
 
     q->source.ops = &mq_ops;
     q->source.local = &mq_local_ops;
-    q->source.lanes = ITEMS_MAX;
     q->source.lent_most = most;
     q->source.nonce = custody_nonce(q->custody);
     atomic_store(&q->source.timeout_most_ns, q->set->max_timeout_ns);
-    source_mq_chore(q, &q->clock, clock_follow, NULL, NS_PER_S, 30 * NS_PER_S);
-    source_mq_chore(q, &q->wal, wal_empty, NULL, WAL_EMPTY_NS, 300 * NS_PER_S);
+    source_mq_chore(q, &q->clock, clock_follow, NS_PER_S, 30 * NS_PER_S);
+    source_mq_chore(q, &q->wal, wal_empty, WAL_EMPTY_NS, 300 * NS_PER_S);
     q->fill = custody_fill(q->custody);
     q->lents = calloc(most, sizeof *q->lents);
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
@@ -801,12 +800,8 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
-    for (unsigned i = 0; i < most; i++)
-        q->lents[i].m.index = i;
     store_watch_wal(q->store, wal_large, q);
-    if (q->set->on_dead)
-        store_hooks_note(q->store);
-    else /* drop the deaths that an earlier worker noted for its command */
+    if (!q->set->on_dead) /* drop the deaths noted by an earlier worker */
         err = letters_hooks_forget(q->store);
     return err ? problem_set(
                      p, EX_CANTCREAT, -err,

@@ -178,14 +178,13 @@ static inline int source_mq_writable(const struct source_mq *q)
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
 }
 
-/* Prepare a chore of the source. `most_ns`: longest wait after trouble. */
+/* Prepare a chore of the source, which runs in the pool. Called on the engine's
+ * thread. `most_ns` is the longest wait after a failed run. */
 static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
                                    int (*run)(struct chore *c),
-                                   void (*tell)(struct chore *c, int err),
                                    uint64_t first_ns, uint64_t most_ns)
 {
     *c = (struct chore){.run = run,
-                        .tell = tell,
                         .first_ns = first_ns,
                         .most_ns = most_ns,
                         .timers = q->timers,
