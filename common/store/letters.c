@@ -148,7 +148,9 @@ int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg)
 {
-    enum sql_id list = oldest_first ? SQL_LIST_OLDEST : SQL_LIST_NEWEST;
+    enum sql_id list = f->retries     ? SQL_LIST_RETRIES
+                       : oldest_first ? SQL_LIST_OLDEST
+                                      : SQL_LIST_NEWEST;
     struct range range = range_of(f);
     struct store_cursor *end = oldest_first ? &range.low : &range.high;
     uint64_t left = f->limit ? f->limit : UINT64_MAX;

@@ -25,6 +25,9 @@ struct letter_filter {
     int64_t before_row;          /* death and row; row 0: not given */
     uint64_t limit;              /* newest `limit` letters; 0 = all */
     bool replayed;               /* replayed letters instead of dead ones */
+    /* Messages instead of letters: they were letters, were replayed and failed,
+     * and are to run again. Newest first only. */
+    bool retries;
 };
 
 /* The last replay of a letter. */

@@ -28,6 +28,22 @@
 #include "common/state/statedir.h"
 #include "scripts/mqdlq/broker.h"
 
+/* Visit the messages that `list --replayed` shows after the letters: they were
+ * letters, were replayed, and failed. `shown` is the number of letters. */
+static int retries_each(const struct context *ctx, uint64_t shown,
+                        int (*visit)(const struct letter *l, void *arg),
+                        void *arg)
+{
+    struct letter_filter f = ctx->o->filter;
+
+    if (ctx->o->line.verb != VERB_LIST || !f.replayed || !ctx->store ||
+        (f.limit && shown >= f.limit))
+        return 0;
+    f.retries = true;
+    f.limit -= f.limit ? shown : 0;
+    return letters_each(ctx->store, &f, false, visit, arg);
+}
+
 /* ---- list: the table ---- */
 
 struct listing {
@@ -50,9 +66,11 @@ static int letter_row(const struct letter *l, void *arg)
         term_cellf(t, "%" PRId64, l->m.row);
     else
         term_cellf(t, "%s", ulid_print(l->m.id, id));
-    term_cellf(t, "%s", term_time_ago(l->m.died_ns, time));
+    term_cellf(t, "%s", l->m.died_ns ? term_time_ago(l->m.died_ns, time) : "-");
     term_cellf(t, "%" PRIu32, l->m.attempts);
-    term_cellf(t, "%s", dead_reason_text(l->m.reason));
+    term_cellf(t, "%s",
+               l->m.state < STORE_DEAD ? "retry"
+                                       : dead_reason_text(l->m.reason));
     error_text_join(error, sizeof error, l->m.error, l->error_text);
     term_cell(t, error, strlen(error));
     term_cell(t, l->m.group ? l->m.group : "", l->m.group_size);
@@ -63,7 +81,8 @@ static int letter_row(const struct letter *l, void *arg)
     return cli_interrupt_seen() ? -EINTR : 0;
 }
 
-/* Say that the list is empty. Without a store, context_open has said it. */
+/* Print that the list is empty. Without a store, context_open has printed why.
+ */
 static void none_tell(const struct context *ctx)
 {
     const struct selection all = {0};
@@ -76,7 +95,7 @@ static void none_tell(const struct context *ctx)
                  ON_WAY_ARGS(on_way, ctx->queue));
     else
         complain(0,
-                 filter_given(ctx->o) ? "%s has no letter that was asked for"
+                 filter_given(ctx->o) ? "%s has no matching letter"
                                       : "%s has no dead letters",
                  ctx->queue);
 }
@@ -101,6 +120,8 @@ static int list_table(struct context *ctx)
     if (ctx->store)
         err = letters_each(ctx->store, &ctx->o->filter, false, letter_row,
                            &listing);
+    if (!err)
+        err = retries_each(ctx, listing.rows, letter_row, &listing);
     out = listing.rows ? term_table_print(listing.table, stdout) : 0;
     term_table_close(&listing.table);
     if (!err && out)
@@ -128,6 +149,14 @@ static int tally_add(const struct letter_tally *t, void *arg)
     return 0;
 }
 
+/* Visit: count a message that was a letter. */
+static int retry_count(const struct letter *l, void *arg)
+{
+    (void)l;
+    ++*(uint64_t *)arg;
+    return 0;
+}
+
 /* Count the letters that match the filter; an exit status. */
 static int matches_count(struct context *ctx, struct sum *sum)
 {
@@ -135,6 +164,8 @@ static int matches_count(struct context *ctx, struct sum *sum)
                                            &ctx->o->filter, tally_add, sum)
                          : 0;
 
+    if (!err)
+        err = retries_each(ctx, sum->count, retry_count, &sum->count);
     return err ? store_failed("count the letters", err) : 0;
 }
 
@@ -537,12 +568,17 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
     return 0;
 }
 
-/* Visit: print the body, made safe, as far as a person may read it. */
+/* Visit: print the first BODY_SHOWN bytes of the body, made safe; with --body
+ * the whole body, unchanged. */
 static int body_print(const struct letter *l, void *arg)
 {
+    const struct context *ctx = arg;
     size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
 
-    (void)arg;
+    if (ctx->o->body) {
+        fwrite(l->body, 1, l->body_size, stdout);
+        return 0;
+    }
     title_print("Body");
     block_print(l->body, shown, "  ");
     if (shown < l->body_size)

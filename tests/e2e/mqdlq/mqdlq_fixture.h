@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "common/store/store.h"
 #include "tests/harness/harness.h"
@@ -89,7 +90,19 @@ static inline struct store *store(const char *q)
     return s;
 }
 
-/* die_again - what the worker does when a replayed letter fails for good */
+/* Return true if a process is in that system call. */
+static inline bool is_in(pid_t pid, int call)
+{
+    char cmd[64];
+    snprintf(cmd, sizeof cmd, "grep -qs '^%d ' /proc/%d/syscall", call,
+             (int)pid);
+    return harness_run("sh", "-c", cmd).status == 0;
+}
+
+/* Return true if mqdlq waits for room in a queue. */
+#define waits_for_room(pid) is_in((pid), SYS_ppoll)
+
+/* Do what the worker does when a replayed letter fails for good. */
 static inline void die_again(struct store *s, int64_t row)
 {
     struct store_row m;

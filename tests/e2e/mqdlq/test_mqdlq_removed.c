@@ -5,22 +5,12 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <signal.h>
-#include <sys/syscall.h>
 
 TestSuite(mqdlq_removed, .init = harness_init, .fini = harness_fini);
 
-/* waits_for_room - whether mqdlq is in the call in which it does that */
-static bool waits_for_room(pid_t pid)
-{
-    char cmd[64];
-    snprintf(cmd, sizeof cmd, "grep -qs '^%d ' /proc/%d/syscall", SYS_ppoll,
-             (int)pid);
-    return harness_run("sh", "-c", cmd).status == 0;
-}
-
-/* removed_under - replay letters 1 and 2 to a queue with room for one; when
- * letter 2 waits for room the name is removed, then there is room. What mqdlq
- * says, whose status is 66; *came: letter 2. */
+/* Replay letters 1 and 2 to a queue with room for one. When letter 2 waits for
+ * room, the name is removed and room is made. Return what mqdlq prints (its
+ * status is 66), and letter 2 in *came. */
 static const char *removed_under(const char *q, const char *flag,
                                  char came[ROOM + 1])
 {
@@ -32,7 +22,8 @@ static const char *removed_under(const char *q, const char *flag,
     mqd_t held = mq_open(q, O_RDONLY | O_CLOEXEC);
     cr_assert_geq(held, 0);
     harness_signal(p,
-                   SIGSTOP); /* it must not see the queue full and nameless */
+                   SIGSTOP); /* the queue must not be seen full and without its
+                              * name */
     cr_assert_eq(mq_unlink(q), 0);
     cr_assert_gt(mq_receive(held, came, ROOM, NULL), 0);
     harness_signal(p, SIGCONT);

@@ -90,7 +90,8 @@ Test(replay, one_that_is_on_its_way_is_refused_by_name)
     struct harness_result r = dlq("replay", q, "1", "2");
     cr_assert_eq(r.status, 65);
     has(r.err, "letter 1 is on its way since 20");
-    has(r.err, "; --again sends it once more\n");
+    has(r.err, "; `mqdlq replay --again /");
+    has(r.err, " 1` sends it once more\n");
     has(r.out, "1 of 2 letters sent to ");
     has(r.out, "; 1 is on its way already");
     r = dlq("replay", "--dry-run", q, "1");
@@ -303,6 +304,34 @@ Test(replay, a_signal_while_it_waits_leaves_no_mark_and_tells_how_far)
     cr_assert_eq(count(q), 1);
 }
 
+/* mqdlq has read the letter and waits for the lock of the store to mark the
+ * letter. */
+Test(replay, a_letter_that_changed_meanwhile_is_65)
+{
+    static const char *const changes[] = {"died_ns = died_ns + 1",
+                                          "id = randomblob(16)"};
+    const char *q = three_letters();
+    char sql[128];
+    sqlite3 *db;
+    sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q), &db);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), 0);
+        struct harness_process *p = harness_program(
+            "mqdlq", "replay", "--state-dir", harness_state_dir(), q, "1");
+        harness_until(is_in(harness_pid(p), SYS_clock_nanosleep), 10000);
+        snprintf(sql, sizeof sql,
+                 "UPDATE messages SET %s WHERE row = 1; COMMIT", changes[i]);
+        cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), 0);
+        cr_assert_eq(harness_wait(p, 10000), 65);
+        has(harness_stderr(p, NULL),
+            "letter 1 is not sent: it was done, discarded or edited, or died "
+            "again, meanwhile\n");
+        has(harness_stdout(p, NULL), "0 of 1 letter sent");
+        cr_assert_eq(harness_queue_length(q), 0);
+    }
+    sqlite3_close(db);
+}
+
 Test(replay, killed_while_it_waits_loses_no_letter)
 {
     const char *q = harness_queue(2, 0);
@@ -318,10 +347,41 @@ Test(replay, killed_while_it_waits_loses_no_letter)
     has(r.err, "letter 2 is on its way since ");
     has(r.err, "letter 3 was marked 20");
     has(r.err, " and maybe not sent: another mqdlq is at it, or was killed; "
-               "--again sends it\n");
+               "`mqdlq replay --again /");
+    has(r.err, " 3` sends it\n");
     has(dlq_out("show", q, "3"), "replayed, maybe not sent; marked 20");
+    has(dlq_out("show", q, "3"), "to send it      mqdlq replay --again /");
+    has(dlq_out("show", "--json", q, "3"),
+        "\"state\":\"replayed\",\"replay\":\"unsure\",\"replayed_at\":\"20");
+    has(dlq_out("show", "--json", q, "2"), "\"replay\":\"sent\"");
     good(dlq("replay", "--again", q, "3"));
     cr_assert_eq(harness_queue_length(q), 2);
+}
+
+Test(replay, one_that_failed_is_listed_while_it_waits_for_its_retry)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "1h", "--", "sh", "-c",
+                       "[ -e fixed ] || exit 65; "
+                       "exit 9");
+    const char *out;
+
+    harness_send_text(q, "again");
+    harness_until(count(q) == 1, 10000);
+    harness_write("fixed", "", 0);
+    good(dlq("replay", q, "1"));
+    harness_until(count("--replayed", q) == 1 &&
+                      strstr(dlq_out("list", "--replayed", q), "exit 9"),
+                  10000);
+    out = dlq_out("list", "--replayed", q);
+    has(out, "  retry  ");
+    out = dlq_out("list", "--replayed", "--json", q);
+    has(out, "\"state\":\"retry\",\"replay\":null,");
+    has(out, "\"error\":\"exit 9\"");
+    cr_assert_eq(count("--replayed", "--error", "exit 65", q), 0);
+    cr_assert_eq(strlen(dlq_out("export", "--replayed", q)), 0);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
 Test(replay, rate_paces)
