@@ -626,6 +626,60 @@ uint64_t store_bytes(struct store *s)
     return bytes;
 }
 
+/* ---- whether a store has changed ---- */
+
+/* A later write gives a file another time, if clock and file system count in
+ * less than this. */
+#define SETTLED_NS (3 * NS_PER_S)
+
+/* Compare what a commit changes. In a store without a -wal, a commit changes
+ * the file itself. In a store with a -wal, a commit changes the head of the
+ * -shm (https://www.sqlite.org/walformat.html), and a checkpoint changes the
+ * file. The times of the -shm are not compared: writers map it, and a write to
+ * a mapping does not set them. */
+bool store_unchanged(const char *path, struct store_mark *mark)
+{
+    static const char *const tails[] = {"", "-wal", "-shm"};
+    enum { MAIN, WAL, SHM };
+    struct store_mark now;
+    uint64_t written, clock = clock_wall_ns();
+    char file[PATH_MAX + 8];
+    bool settled, same;
+    struct stat st;
+    int fd;
+
+    memset(&now, 0, sizeof now); /* padding is compared as well */
+    for (int i = MAIN; i <= SHM; i++) {
+        snprintf(file, sizeof file, "%s%s", path, tails[i]);
+        if (stat(file, &st) < 0)
+            continue;
+        now.files[i].dev = st.st_dev;
+        now.files[i].ino = st.st_ino;
+        now.files[i].size = st.st_size;
+        if (i != SHM)
+            now.files[i].written = st.st_mtim;
+        /* SQLite changes the owner of the others when root opens them. */
+        if (i == MAIN)
+            now.files[i].changed = st.st_ctim;
+    }
+    fd = now.files[SHM].ino
+             ? open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+             : -1;
+    settled = fd >= 0 ? pread(fd, now.index, sizeof now.index, 0) ==
+                                (ssize_t)sizeof now.index &&
+                            now.index[0]
+                      : !now.files[SHM].ino && !now.files[WAL].ino;
+    fd_close(&fd);
+    written = (uint64_t)now.files[MAIN].written.tv_sec * NS_PER_S +
+              (uint64_t)now.files[MAIN].written.tv_nsec;
+    if (!now.files[MAIN].ino || written > clock ||
+        clock - written < SETTLED_NS || !settled)
+        memset(&now, 0, sizeof now);
+    same = now.files[MAIN].ino && memcmp(mark, &now, sizeof now) == 0;
+    memcpy(mark, &now, sizeof now);
+    return same;
+}
+
 /* ---- a copy of a store that has lost commits ---- */
 
 /* Copy a file through SQLite's own descriptor: closing one of ours would drop

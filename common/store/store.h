@@ -133,6 +133,20 @@ struct store_attempt {
  * is set; else this returns -ENOENT. */
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
+/* The state of a store's files at some time; all 0: none. */
+struct store_mark {
+    struct {
+        dev_t dev;
+        ino_t ino;
+        off_t size;
+        struct timespec written, changed;
+    } files[3];
+    uint32_t index[12]; /* the head of the -shm, which each commit changes */
+};
+/* Return true if nothing was committed since the mark was made, and make a new
+ * mark. The files are not opened as a store, which would disturb its worker;
+ * this process must not have it open. */
+bool store_unchanged(const char *path, struct store_mark *mark);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
 /* Announce that the worker is about to stop. From then on a write fails with
  * -EBUSY if another program keeps the store locked for 2 s. NULL-safe. */

@@ -36,8 +36,10 @@
 
 struct lent *source_mq_lent(struct source_mq *q, struct slot *slot)
 {
-    struct lent *l = &q->lents[custody_index(q->custody, slot)];
+    unsigned index = custody_index(q->custody, slot);
+    struct lent *l = &q->lents[index];
 
+    l->m.index = index;
     lent_init(l, slot, q->set->forward != NULL);
     return l;
 }
