@@ -400,11 +400,29 @@ int store_file_make(const char *path, sqlite3 *from,
     return err ? err : folder_sync(d.folder);
 }
 
-int store_make(const char *path, struct problem *p)
+/* Refuse to make a store beside a -wal whose store is gone, because SQLite
+ * would copy the pages of that -wal into the new store. */
+int store_file_require(const char *path, bool create, struct problem *p)
 {
     char user[FOLDER_USER], folder[PATH_MAX], mount[PATH_MAX];
-    int err = store_file_make(path, NULL, NULL);
+    char wal[PATH_MAX + 8];
+    struct stat st;
+    int err;
 
+    if (stat(path, &st) == 0)
+        return 0;
+    err = errno;
+    if (err != ENOENT || !create)
+        return problem_set(p, EX_CANTCREAT, err, "%s: %s", path,
+                           errno_text(err));
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    if (stat(wal, &st) == 0 && st.st_size > WAL_HEAD)
+        return problem_set(p, EX_CANTCREAT, ENOENT,
+                           "%s is missing, but its -wal is there: somebody "
+                           "removed it; put it back, or move %s away to begin "
+                           "with an empty store",
+                           path, wal);
+    err = store_file_make(path, NULL, NULL);
     if (!err)
         return 0;
     if (err == -ENOMEM)
@@ -537,29 +555,11 @@ static void path_copy(struct store *s, char path[PATH_MAX])
     store_read_end(s);
 }
 
-/* Convert the text of quick_check to a result code: SQLITE_OK for a sound
- * store, SQLITE_CORRUPT for damage, or the error that prevented a read. SQLite
- * reports such an error as text, too: "unable to get the page. error code=7" is
- * a lack of memory; "failed to get page 9", for a page of a list, has no
- * code. */
-static int check_result(const char *text)
-{
-    const char *code = text ? strstr(text, "error code=") : NULL;
-
-    if (!text)
-        return SQLITE_NOMEM;
-    if (code)
-        return (int)strtol(code + strlen("error code="), NULL, 10);
-    if (strcmp(text, "ok") == 0)
-        return SQLITE_OK;
-    return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
-}
-
 /* Check the store at `path` once, over a connection of its own: 0 or -errno. */
 static int check_file(const char *path, const atomic_bool *stop,
                       char found[STORE_FOUND])
 {
-    const char *text, *line;
+    const char *text, *line, *code;
     sqlite3_stmt *st = NULL;
     struct sql sql;
     int rc, err;
@@ -577,8 +577,16 @@ static int check_file(const char *path, const atomic_bool *stop,
     if (rc == SQLITE_OK)
         rc = sqlite3_step(st);
     if (rc == SQLITE_ROW) {
+        /* SQLite reports an error that prevented a read as text, too: "unable
+         * to get the page. error code=7" is a lack of memory; "failed to get
+         * page 9", for a page of a list, has no code. */
         text = (const char *)sqlite3_column_text(st, 0);
-        rc = check_result(text);
+        code = text ? strstr(text, "error code=") : NULL;
+        rc = !text  ? SQLITE_NOMEM
+             : code ? (int)strtol(code + strlen("error code="), NULL, 10)
+             : strcmp(text, "ok") == 0            ? SQLITE_OK
+             : strstr(text, "failed to get page") ? SQLITE_IOERR
+                                                  : SQLITE_CORRUPT;
         if ((rc & 0xff) == SQLITE_CORRUPT) {
             /* Skip a first line such as "*** in database main ***". */
             line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;

@@ -422,8 +422,8 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
         .died_ns = sql_column_u64(st, COL_DIED),
         .reason = (enum dead_reason)sqlite3_column_int(st, COL_REASON),
         .error = (const char *)sqlite3_column_text(st, COL_ERROR),
-        .size = sql_column_u64(st, COL_SIZE),
-        .header_size = sql_column_u64(st, COL_HEADER_SIZE),
+        .size = (size_t)sql_column_u64(st, COL_SIZE),
+        .header_size = (size_t)sql_column_u64(st, COL_HEADER_SIZE),
     };
     memcpy(out->id.bytes, id, sizeof out->id.bytes);
     return out->header_size <= out->size ? 0 : -EUCLEAN;

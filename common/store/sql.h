@@ -155,7 +155,6 @@ void *sql_copy(sqlite3_stmt *st, size_t head, const int *columns, size_t count,
 /* Read a number that is never negative. */
 uint64_t sql_column_u64(sqlite3_stmt *st, int column);
 
-#define STORE_GROUP_MAX 256 /* bytes, as a header's value */
 /* Return true if the row can be stored and read back unchanged. */
 bool sql_row_valid(const struct store_row *m);
 /* Insert a row; or if m->row is not 0, update that row but for its body
@@ -271,9 +270,12 @@ int store_file_modes(const char *path, struct problem *p);
 int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p);
 /* Set the problem for a store that another version of mqworker wrote. */
 int store_version_refuse(const char *path, int64_t version, struct problem *p);
-/* Make an empty store, with mode 0600 and the owner of its folder. Returns 0
- * also if another program was first, and leaves its file alone. */
-int store_make(const char *path, struct problem *p);
+#define WAL_HEAD 32 /* bytes; a -wal of this size or less is empty */
+
+/* Check that there is a file at `path`, or, with `create`, make an empty store,
+ * with mode 0600 and the owner of its folder. Returns 0 also if another program
+ * was first, and leaves its file alone. */
+int store_file_require(const char *path, bool create, struct problem *p);
 /* Write an empty store, or a copy of `from`, to `path`, durably: it appears
  * complete or not at all. Existing -wal and -shm files there must belong to
  * `from`, and are removed. -EEXIST: there is a file that `replace` (NULL: none)

@@ -58,7 +58,6 @@
 #include "common/store/spool.h"
 #include "common/store/sql.h"
 
-#define WAL_HEAD 32   /* bytes; a -wal of this size or less is empty */
 #define WAL_COPY 1000 /* frames after which a commit checkpoints the -wal */
 #define WAL_MOST 2048 /* frames; a longer -wal is emptied */
 /* Longest time that emptying the -wal waits for readers, and writers wait for
@@ -148,31 +147,6 @@ static int connection_open(struct sql *sql, const char *path,
     return rc == SQLITE_OK ? 0 : store_file_refuse(sql->db, rc, path, p);
 }
 
-/* Check that there is a file at `path`, or make a store if `create` allows it.
- * Refuse to make one beside a -wal whose store is gone, because SQLite would
- * copy the pages of that -wal into the new store. */
-static int file_require(const char *path, bool create, struct problem *p)
-{
-    char wal[PATH_MAX + 8];
-    struct stat st;
-    int err;
-
-    snprintf(wal, sizeof wal, "%s-wal", path);
-    if (stat(path, &st) == 0)
-        return 0;
-    err = errno;
-    if (err != ENOENT || !create)
-        return problem_set(p, EX_CANTCREAT, err, "%s: %s", path,
-                           errno_text(err));
-    if (stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
-        return store_make(path, p);
-    return problem_set(p, EX_CANTCREAT, ENOENT,
-                       "%s is missing, but its -wal is there: somebody removed "
-                       "it; put it back, or move %s away to begin with an "
-                       "empty store",
-                       path, wal);
-}
-
 /* Open both connections, the writer first. The caller closes both, also after
  * an error. A file that is no store of this version is not changed, not even by
  * a checkpoint when a connection is closed. The version is read through SQLite,
@@ -214,7 +188,7 @@ static int lock_wait(void *arg, int n)
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p)
 {
-    int err = file_require(path, create, p), found;
+    int err = store_file_require(path, create, p), found;
     struct store *s = NULL;
     sqlite3_stmt *st;
     const void *id;
@@ -318,7 +292,9 @@ int64_t store_count(struct store *s, enum store_state state)
 
 int64_t store_count_cancelled(struct store *s, enum store_state state)
 {
-    return store_tally(s, SQL_COUNT_CANCELLED, SQL_VALUES(value_int(state)));
+    return state ? store_tally(s, SQL_COUNT_CANCELLED,
+                               SQL_VALUES(value_int(state)))
+                 : store_tally(s, SQL_SPOOL_COUNT_CANCELLED, NULL);
 }
 
 void store_ages(struct store *s, struct store_ages *out)

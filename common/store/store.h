@@ -52,6 +52,8 @@ enum {
     STORE_LET_GO = 1 << 4,
 };
 
+#define STORE_GROUP_MAX 256 /* bytes of a group, as a header's value */
+
 /* One message. Pointers are borrowed for the call. */
 struct store_row {
     int64_t row; /* never used twice (AUTOINCREMENT); 0: not stored yet */

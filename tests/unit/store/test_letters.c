@@ -233,7 +233,7 @@ Test(letters, long_lists_are_as_a_dumb_model_says)
 static int check_memory(const struct letter *l, void *arg)
 {
     struct mallinfo2 all = mallinfo2(); /* 0 under the address sanitizer */
-    size_t held = all.hblkhd + all.uordblks;
+    size_t held = (size_t)all.hblkhd + (size_t)all.uordblks;
     cr_assert(l->body_size == 2 << 20);
     cr_assert(held < 16 << 20, "%zu bytes", held);
     ++*(int *)arg;

@@ -360,7 +360,7 @@ Test(waiting, cancelled_ones_are_counted_all_and_without_a_look_at_the_others)
                 " flags, due_ns, first_received_ns, died_ns, reason,"
                 " header_size, data) SELECT 1 + key % 2, x'00', 0, 0, 0, flags,"
                 " 0, 0, 0, 0, 0, data FROM spool");
-    cr_expect_eq(store_spool_count_cancelled(s), 10333);
+    cr_expect_eq(store_count_cancelled(s, 0), 10333);
     cr_expect_eq(store_count_cancelled(s, STORE_WAITING) +
                      store_count_cancelled(s, STORE_PARKED),
                  10333);
