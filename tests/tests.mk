@@ -110,7 +110,7 @@ $(PROGRAMS) $(PROGRAMS:$(BUILD)/tests/%=$(BUILD)/obj/tests/harness/%.o) $(WITNES
 STEPPED   := $(call in,worker/flow worker/groups worker/loop worker/rules,*.c) \
              common/base/quick_lock.c common/state/counters.c
 SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c) \
-             $(patsubst %,tests/fixtures/%.c,fake_source flow_fixture virtual_clock))
+             $(patsubst %,tests/fixtures/%.c,fake_source flow_fixture flow_parts virtual_clock))
 NO_FENCE_WARNING := $(call takes,-Wno-tsan)
 STEP      = -fsanitize=thread $(NO_FENCE_WARNING) --param tsan-instrument-func-entry-exit=0
 comma    := ,

@@ -30,12 +30,6 @@
 #include "worker/loop/pool.h"
 #include "worker/source/source.h"
 
-struct counters; /* counters.h */
-struct loop;     /* loop.c */
-struct dispatch; /* dispatch.c */
-struct groups;   /* groups.c */
-struct peeker;   /* peeker.c */
-
 /* c = constant after open   a = atomic */
 struct flow {
     const struct settings *set; /* c  what it points to: settings.h */

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "worker/flow/take.h"
+#include "tests/fixtures/flow_fixture.h"
 
 enum { COUNT = 4 };
 
@@ -11,15 +12,11 @@ static struct message m[COUNT];
 
 static void setup(void)
 {
-    ready_init(&ready, &attention);
+    flow_settings();
+    flow_open();
 }
 
-static void teardown(void)
-{
-    ready_fini(&ready);
-}
-
-TestSuite(ready, .init = setup, .fini = teardown);
+TestSuite(ready, .init = setup, .fini = flow_close);
 
 Test(ready, none_waits_at_first)
 {

@@ -12,7 +12,7 @@
 
 #include "worker/flow/recovery.h"
 
-enum { MAX_CRASHES = 3 };
+enum { MAX_CRASHES = 3, SLOTS = 4 };
 
 /* What the worker before left of one message. */
 struct left {

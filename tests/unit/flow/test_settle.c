@@ -6,6 +6,8 @@
 
 #include "worker/flow/settle.h"
 
+enum { SLOTS = 4 };
+
 #define DELAY (7 * NS_PER_S)
 
 static struct slot *slot;
