@@ -77,17 +77,6 @@ uint64_t custody_file_bytes(uint64_t stride, unsigned slots)
     return (FILE_HEAD + stride * slots + page - 1) / page * page;
 }
 
-/* Add the bytes of a header from `from` to `to` - 1 to a check sum (FNV-1a). */
-static uint64_t sum_add(uint64_t sum, const struct custody_head *h, size_t from,
-                        size_t to)
-{
-    const unsigned char *b = (const unsigned char *)h;
-
-    for (size_t i = from; i < to; i++)
-        sum = (sum ^ b[i]) * UINT64_C(0x100000001b3);
-    return sum;
-}
-
 /* Return the check sum of the fields that never change. */
 static uint64_t head_sum(const struct custody_head *h)
 {
@@ -352,21 +341,26 @@ static int file_map(struct custody *c, unsigned slots,
 /* Take the write faults now, and lock the pages in memory if the limits allow.
  * If a page is missing when the kernel copies a message into it, and a SIGKILL
  * comes while the page is fetched, the message is lost. tmpfs never writes a
- * page back; it may swap it, which mlock(2) prevents; and the collapse into a
- * huge page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All
- * three are best effort: custody_bytes_unlocked shows if mlock(2) failed. Each
- * call handles one piece, because threads that start another thread or take
- * memory wait for it. */
+ * page back, but may swap it out, which mlock(2) prevents. The collapse of
+ * small pages into a huge page unmaps them for a moment, which MADV_NOHUGEPAGE
+ * prevents. All three are best effort: custody_bytes_unlocked shows if mlock(2)
+ * failed. Each system call handles one piece, because threads that start
+ * another thread or allocate memory wait for the call to end. Called at open,
+ * and by grow_locked. */
 static void pages_ready(struct custody *c, size_t from)
 {
     size_t first = atomic_load(&c->locked) ? from : 0, size;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     bool locked = true;
 
     (void)madvise(c->base + from, c->mapped - from, MADV_NOHUGEPAGE);
     for (size_t at = first; at < c->mapped; at += size) {
         size = c->mapped - at < CUSTODY_PIECE ? c->mapped - at : CUSTODY_PIECE;
-        if (at + size > from)
-            (void)madvise(c->base + at, size, MADV_POPULATE_WRITE);
+        if (at + size > from &&
+            madvise(c->base + at, size, MADV_POPULATE_WRITE) < 0 &&
+            errno == EINVAL) /* before Linux 5.14 */
+            for (size_t i = 0; i < size; i += page)
+                atomic_fetch_or((_Atomic uint8_t *)(c->base + at + i), 0);
         locked = locked && mlock(c->base + at, size) == 0;
     }
     if (!locked)
@@ -435,6 +429,8 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
     return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
 
+/* Finish what a dead owner had begun in its slots. Called on the engine's
+ * thread, before any slot is acquired. */
 static void slots_resolve(struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++) {

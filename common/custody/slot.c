@@ -61,6 +61,7 @@ static inline uint64_t sum_over(const struct slot *slot, uint32_t length,
     return sum_step(sum, failures);
 }
 
+/* Return the sum that a slot should have if it were a run of `row`. */
 static inline uint64_t sum_of(const struct slot *slot, int64_t row)
 {
     return sum_over(slot,

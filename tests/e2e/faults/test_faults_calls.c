@@ -365,16 +365,6 @@ Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
     rows_run(rows, false);
 }
 
-Test(faults_calls, descriptors_are_closed_one_by_one_where_a_range_cannot_be)
-{
-    if (getenv("MQW_SANITIZED"))
-        cr_skip_test("the thread sanitizer does not know close_range");
-    static const struct row rows[] = {
-        {"close_range", ENOSYS, 4, 0, false, 0, NULL},
-    };
-    rows_run(rows, false);
-}
-
 Test(faults_calls, a_child_of_stream_that_cannot_be_started_opens_it_too)
 {
     static const struct row rows[] = {
@@ -454,6 +444,7 @@ Test(faults_calls, what_only_makes_things_better_may_fail)
         {"inotify_init1", EMFILE, 3, 1, false, 0, NULL},
         {"unlink", EIO, 4, 1, true, 0, NULL},
         {"inotify_add_watch", ENOSPC, 2, 1, false, 0, NULL},
+        {"madvise", EINVAL, 4, 1, true, 0, NULL},
         {"mlock", ENOMEM, 2, 1, true, 0, NULL},
         {"fstatfs", ENOSYS, 1, 1, true, 0, NULL},
         {"getrandom", ENOSYS, 3, 0, true, 0, NULL},
