@@ -46,6 +46,12 @@ struct wheel_bank {
 
 _Static_assert(sizeof(struct wheel_slot) == 64, "a cache line a slot");
 
+/* Make the list of a slot empty. */
+static void slot_clear(struct wheel_slot *slot)
+{
+    slot->list.next = slot->list.prev = &slot->list;
+}
+
 /* Put `t` where its deadline belongs, at the level of `floor` or above. The
  * floor also keeps clz away from 0 when the deadline is elapsed_ns. */
 static inline void bank_place(struct wheel_bank *b, struct wheel_timer *t,
@@ -58,6 +64,10 @@ static inline void bank_place(struct wheel_bank *b, struct wheel_timer *t,
     struct wheel_slot *slot = &b->slot[at];
     struct wheel_timer *last = slot->list.prev;
 
+    if (!last) { /* the slot's first timer ever */
+        slot_clear(slot);
+        last = &slot->list;
+    }
     t->place = (uint16_t)(b->base + at);
     t->next = &slot->list;
     t->prev = last;
@@ -72,12 +82,6 @@ static inline void bank_place(struct wheel_bank *b, struct wheel_timer *t,
     }
     slot->min_ns = when < slot->min_ns ? when : slot->min_ns;
     slot->notes |= when < last->when_ns ? SLOT_UNSORTED : 0;
-}
-
-/* Make the list of a slot empty. */
-static void slot_clear(struct wheel_slot *slot)
-{
-    slot->list.next = slot->list.prev = &slot->list;
 }
 
 /* Return true if a slot has no timer. */
@@ -252,73 +256,9 @@ static void bank_clear(struct wheel_bank *b, uint64_t elapsed_ns)
     b->floor = 1;
 }
 
-/* Check that `t` is linked well and in the slot of its deadline. */
-static const char *timer_check(const struct wheel_bank *b, unsigned at,
-                               const struct wheel_timer *t)
-{
-    unsigned shift = at / BANK_SLOTS * 8;
-    uint64_t differ = t->when_ns ^ b->elapsed_ns;
-
-    if (!t->next || !t->prev || t->next->prev != t || t->prev->next != t)
-        return "broken list";
-    if (t->place != b->base + at)
-        return "timer does not know its place";
-    if (t->when_ns < b->elapsed_ns)
-        return "deadline before the time the bank has reached";
-    if ((t->when_ns >> shift & 255) != at % BANK_SLOTS)
-        return "timer in another byte's slot";
-    if (differ >> shift >> 8)
-        return "timer on a level below its own";
-    if (shift && !(differ >> shift) && !(b->floor != 1 && b->spreading == at))
-        return "timer on a level above its own";
-    return NULL;
-}
-
-/* Check the list, the notes and the minimum of slot `at`. */
-static const char *slot_check(const struct wheel_bank *b, unsigned at,
-                              size_t *count)
-{
-    const struct wheel_slot *slot = &b->slot[at];
-    const struct wheel_timer *t = slot->list.next;
-    const char *wrong;
-    uint64_t min, notes;
-
-    if (slot_is_empty(slot))
-        return slot->list.prev == &slot->list ? NULL : "broken empty list";
-    if (!(b->word[at / 64] >> at % 64 & 1))
-        return "wrong occupancy bit";
-    for (; t != &slot->list; t = t->next, ++*count) {
-        wrong = timer_check(b, at, t);
-        if (wrong)
-            return wrong;
-    }
-    min = list_min(&slot->list, &notes);
-    if (notes & ~slot->notes)
-        return "list is not ascending";
-    if (slot->list.when_ns)
-        return "a list's own deadline is not 0";
-    if (slot->notes & SLOT_STALE ? slot->min_ns > min : slot->min_ns != min)
-        return "wrong minimum of a slot";
-    return NULL;
-}
-
-/* Check every invariant of a bank. */
-static const char *bank_check(const struct wheel_bank *b, size_t *count)
-{
-    const char *wrong = NULL;
-
-    *count = 0;
-    for (unsigned i = 0; i < BANK_WORDS; i++)
-        if ((b->summary >> i & 1) != (b->word[i] != 0))
-            return "wrong summary";
-    for (unsigned at = 0; at < BANK_PLACES && !wrong; at++)
-        wrong = slot_check(b, at, count);
-    return wrong;
-}
-
 /* ---- the wheel ---- */
 
-_Static_assert(sizeof(struct wheel_timer) == 32, "half a cache line a timer");
+_Static_assert(sizeof(struct wheel_timer) <= 32, "half a cache line a timer");
 
 /* Deadlines after now_ns are in the bank AHEAD, counted from the time reached.
  * A timer started with a deadline in the past goes to the bank `late`, which
@@ -331,10 +271,10 @@ enum { AHEAD, BANKS = 3 };
 
 struct wheel {
     uint64_t now_ns; /* time reached so far */
-    wheel_fire *fire;
-    size_t count; /* pending timers */
-    unsigned due; /* which bank is `due`: 1 or 2; `late` is the other */
-    bool popping; /* wheel_pop has not come to its NULL yet */
+    size_t count;    /* pending timers */
+    unsigned due;    /* which bank is `due`: 1 or 2; `late` is the other */
+    bool popping;    /* wheel_pop has not returned NULL yet */
+    void *room;      /* the memory that the wheel is in */
     struct wheel_bank bank[BANKS];
     struct wheel_slot slot[BANKS * BANK_PLACES];
 };
@@ -364,25 +304,37 @@ static inline void timer_remove(struct wheel *w, struct wheel_timer *t)
     w->count--;
 }
 
-int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire)
+/* Drop all timers and set the time to `now_ns`, which may be earlier. */
+static void wheel_reset(struct wheel *w, uint64_t now_ns)
 {
-    struct wheel *w = aligned_alloc(_Alignof(struct wheel), sizeof *w);
+    bank_clear(&w->bank[AHEAD], now_ns);
+    bank_clear(bank_due(w), 0);
+    bank_clear(bank_late(w), 0);
+    w->now_ns = now_ns;
+    w->count = 0;
+    w->popping = false;
+}
 
-    *out = w;
-    if (!w)
+int wheel_open(struct wheel **out, uint64_t now_ns)
+{
+    const size_t line = _Alignof(struct wheel);
+    /* calloc takes no memory for slots until they are used. */
+    char *room = calloc(1, sizeof(struct wheel) + line);
+    struct wheel *w;
+
+    *out = NULL;
+    if (!room)
         return -ENOMEM;
-    w->fire = fire;
+    w = (void *)(room + (line - (uintptr_t)room % line));
+    w->room = room;
     w->due = 1;
     for (unsigned i = 0; i < BANKS; i++)
         w->bank[i] = (struct wheel_bank){
             .slot = &w->slot[(size_t)i * (size_t)BANK_PLACES],
             .base = (uint16_t)(i * BANK_PLACES),
             .floor = 1};
-    for (unsigned at = 0; at < BANKS * BANK_PLACES; at++) {
-        w->slot[at] = (struct wheel_slot){0};
-        slot_clear(&w->slot[at]);
-    }
     wheel_reset(w, now_ns);
+    *out = w;
     return 0;
 }
 
@@ -391,7 +343,7 @@ void wheel_close(struct wheel **wheel)
     if (!*wheel)
         return;
     wheel_reset(*wheel, 0);
-    free(*wheel);
+    free((*wheel)->room);
     *wheel = NULL;
 }
 
@@ -453,24 +405,6 @@ static void round_begin(struct wheel *w, uint64_t now_ns)
     w->due = BANKS - w->due;
 }
 
-/* Find the earliest timer of this round; NULL if there is none, or no
- * budget. */
-static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
-{
-    struct wheel_timer *ahead, *due = NULL;
-
-    if (!*budget)
-        return NULL;
-    ahead = bank_first(&w->bank[AHEAD], w->now_ns, budget);
-    if (bank_due(w)->summary)
-        due = bank_first(bank_due(w), w->now_ns, budget);
-    /* Out of budget, one of the two may hide an earlier timer. */
-    if (!*budget)
-        return NULL;
-    --*budget;
-    return !ahead || (due && due->when_ns < ahead->when_ns) ? due : ahead;
-}
-
 /* Return true if there is more to fire or to move in this round. */
 static bool round_busy(struct wheel *w)
 {
@@ -479,14 +413,25 @@ static bool round_busy(struct wheel *w)
 }
 
 /* Take off the earliest timer of this round. NULL: there is none now; *more is
- * set if that is because the budget ended. If all is done, deadlines are
- * counted from now on. */
+ * set if that is because the budget ended. If the round is complete, deadlines
+ * count from `now_ns`. */
 static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
                                       bool *more)
 {
-    struct wheel_timer *t = round_first(w, budget);
     struct wheel_bank *ahead = &w->bank[AHEAD], *bank;
+    struct wheel_timer *t = NULL, *due = NULL;
 
+    if (*budget)
+        t = bank_first(ahead, w->now_ns, budget);
+    if (*budget && bank_due(w)->summary)
+        due = bank_first(bank_due(w), w->now_ns, budget);
+    if (!t || (due && due->when_ns < t->when_ns))
+        t = due;
+    /* Out of budget, one of the two banks may hide an earlier timer. */
+    if (*budget && t)
+        --*budget;
+    else
+        t = NULL;
     if (!t) {
         *more = !*budget && round_busy(w);
         if (!*more) {
@@ -502,21 +447,6 @@ static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
     if (slot_is_empty(&w->slot[t->place]))
         place_clear(bank, t->place - bank->base);
     return t;
-}
-
-bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget)
-{
-    size_t left = budget ? budget : SIZE_MAX;
-    struct wheel_timer *t;
-    bool more = false;
-
-    if (now_ns < w->now_ns)
-        return false;
-    w->popping = false;
-    round_begin(w, now_ns);
-    while ((t = round_take(w, &left, &more)))
-        w->fire(t);
-    return more;
 }
 
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
@@ -536,60 +466,4 @@ struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
         *more = round_busy(w);
     w->popping = t || *more;
     return t;
-}
-
-void wheel_reset(struct wheel *w, uint64_t now_ns)
-{
-    bank_clear(&w->bank[AHEAD], now_ns);
-    bank_clear(bank_due(w), 0);
-    bank_clear(bank_late(w), 0);
-    w->now_ns = now_ns;
-    w->count = 0;
-    w->popping = false;
-}
-
-uint64_t wheel_now(const struct wheel *w)
-{
-    return w->now_ns;
-}
-
-size_t wheel_count(const struct wheel *w)
-{
-    return w->count;
-}
-
-/* Return true if the deadlines of all timers of a bank have passed. */
-static bool bank_is_late(const struct wheel_bank *b, uint64_t now_ns)
-{
-    for (unsigned at = 0; at < BANK_PLACES; at++) {
-        const struct wheel_timer *list = &b->slot[at].list, *t;
-
-        for (t = list->next; t != list; t = t->next)
-            if (t->when_ns > now_ns)
-                return false;
-    }
-    return true;
-}
-
-const char *wheel_check(const struct wheel *w)
-{
-    uint64_t now = w->now_ns;
-    size_t count, total = 0;
-    const char *wrong;
-
-    for (unsigned i = 0; i < BANKS; i++) {
-        wrong = bank_check(&w->bank[i], &count);
-        if (wrong)
-            return wrong;
-        if (i != AHEAD && !bank_is_late(&w->bank[i], now))
-            return "a late timer is not late";
-        total += count;
-    }
-    if (total != w->count)
-        return "wrong count";
-    if (w->bank[BANKS - w->due].elapsed_ns)
-        return "late timers do not count from 0";
-    if (w->bank[AHEAD].elapsed_ns > now)
-        return "a time before the wheel's own";
-    return NULL;
 }

@@ -16,12 +16,6 @@
 #include <stdint.h>
 
 struct wheel; /* opaque; body in wheel.c */
-struct wheel_timer;
-
-/* Called by wheel_advance for a timer that fired; the timer is no longer
- * pending. It may start and cancel any timer of the wheel, itself too; a
- * deadline in the past is fired by the next advance. */
-typedef void wheel_fire(struct wheel_timer *timer);
 
 /* Half a cache line. If many timers are pending, a start or cancel takes as
  * long as fetching the timer and its two neighbours from memory. So a timer has
@@ -32,9 +26,8 @@ struct wheel_timer {
     uint16_t place; /* bank * 2048 + level * 256 + slot, see wheel.c */
 };
 
-/* Make an empty wheel at `now_ns`. `fire` is for all its timers; NULL if they
- * are only popped. Returns 0 or -ENOMEM. */
-int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire);
+/* Make an empty wheel at `now_ns`. Returns 0 or -ENOMEM. */
+int wheel_open(struct wheel **out, uint64_t now_ns);
 /* Free the wheel; none of its timers is pending any more. NULL-safe; sets
  * NULL. */
 void wheel_close(struct wheel **wheel);
@@ -55,27 +48,13 @@ bool wheel_cancel(struct wheel *w, struct wheel_timer *t);
  * timers were not started in order of deadline. */
 bool wheel_next(struct wheel *w, uint64_t *when_ns);
 
-/* Let time reach `now_ns` and fire the due timers; an earlier time than before
- * does nothing. At most `budget` timers are fired or moved; 0: no limit.
- * Returns true if the budget ended first, so that another call is needed.
- * Timers that callbacks start with a deadline in the past wait for the next
- * advance; see wheel_next. */
-bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
-/* Let time reach `now_ns`, and take off and return the next due timer instead
- * of calling `fire`, for callers that fire outside a lock; NULL if there is
- * none. *more is the result of wheel_advance. Calls with the same `now_ns` up
- * to the NULL are one advance: a timer started in between with a deadline in
- * the past waits for the next one. */
+/* Let time reach `now_ns`, and take off and return the next due timer, which is
+ * then no longer pending; NULL if there is none. A time earlier than before
+ * does nothing. At most `budget` timers are taken or moved; 0: no limit. *more
+ * is set if another call is needed, because more is due or the budget ended.
+ * Calls with the same `now_ns` up to the NULL are one round: a timer that is
+ * started meanwhile with a deadline in the past waits for the next round. */
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               bool *more);
-
-/* Drop all timers and set the time to `now_ns`, which may be earlier. */
-void wheel_reset(struct wheel *w, uint64_t now_ns);
-
-uint64_t wheel_now(const struct wheel *w); /* the time reached so far */
-size_t wheel_count(const struct wheel *w); /* pending timers */
-
-/* Check every invariant, for tests. Returns NULL, or what is wrong. */
-const char *wheel_check(const struct wheel *w);
 
 #endif

@@ -48,12 +48,12 @@ int timers_open(struct timers **out)
     *out = NULL;
     if (!t)
         return -ENOMEM;
-    err = wheel_open(&t->wheel, clock_mono_ns(), NULL);
+    err = wheel_open(&t->wheel, clock_mono_ns());
     t->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (!err && t->fd < 0)
         err = -errno;
     if (!err)
-        err = timerfd_set(t->fd, 0); /* a filter of system calls is met here */
+        err = timerfd_set(t->fd, 0); /* fails if the call is not permitted */
     if (err) {
         wheel_close(&t->wheel);
         if (t->fd >= 0)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/wheel/wheel.h"
+#include "tests/unit/wheel/wheel_check.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/wheel_rivals.h"
 
@@ -67,7 +67,7 @@ static void wheel_churn(const struct load *l)
 static size_t wheel_expire(uint64_t now_ns)
 {
     expired = 0;
-    while (wheel_advance(wheel, now_ns, BUDGET))
+    while (wheel_advance(wheel, now_ns, BUDGET, count_fire))
         continue;
     return expired;
 }
@@ -120,7 +120,7 @@ static void load_open(struct load *l, size_t n)
     heap_at = array(n, sizeof *heap_at);
     node = array(n, sizeof *node);
     tick_timer = array(n, sizeof *tick_timer);
-    if (wheel_open(&wheel, 0, count_fire) < 0)
+    if (wheel_open(&wheel, 0) < 0)
         fail(ENOMEM, "wheel_open");
     for (size_t i = 0; i < n; i++)
         wheel_timer_init(&timer[i]);
@@ -222,7 +222,7 @@ static double longest_once(const struct load *l, unsigned steps)
         do {
             uint64_t start = cpu_ns(), took;
 
-            more = wheel_advance(wheel, SPAN / steps * s, BUDGET);
+            more = wheel_advance(wheel, SPAN / steps * s, BUDGET, count_fire);
             took = cpu_ns() - start;
             if (took > longest)
                 longest = took;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/wheel/wheel.h"
+#include "tests/unit/wheel/wheel_check.h"
 
 #define THREADS 4
 #define TIMERS  64 /* shared by all */
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
         argc > 2 ? strtoul(argv[2], NULL, 10) : (unsigned long)clock_wall_ns();
     operations = argc > 1 ? strtoul(argv[1], NULL, 10) : operations;
     running = THREADS;
-    if (wheel_open(&wheel, 0, NULL))
+    if (wheel_open(&wheel, 0))
         fail("no memory");
     for (unsigned i = 0; i < TIMERS; i++)
         wheel_timer_init(&timer[i]);

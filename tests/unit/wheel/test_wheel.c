@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/wheel/wheel.h"
+#include "tests/unit/wheel/wheel_check.h"
 
 #define HOUR (3600 * NS_PER_S)
 #define MANY 5000
@@ -38,7 +38,7 @@ static void on_fire(struct wheel_timer *t)
 
 static void setup(void)
 {
-    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
+    cr_assert_eq(wheel_open(&wheel, 0), 0);
     for (struct probe *p = probe; p < probe + MANY; p++)
         wheel_timer_init(&p->timer);
 }
@@ -76,9 +76,9 @@ static void check_exact(unsigned i, uint64_t when)
     unsigned before = p->fired;
 
     cr_assert_eq(next_is(), when);
-    wheel_advance(wheel, when - 1, 0);
+    wheel_advance(wheel, when - 1, 0, on_fire);
     cr_assert_eq(p->fired, before, "early for %lu", (unsigned long)when);
-    wheel_advance(wheel, when, 0);
+    wheel_advance(wheel, when, 0, on_fire);
     cr_assert_eq(p->fired, before + 1, "late for %lu", (unsigned long)when);
 }
 
@@ -129,12 +129,12 @@ Test(wheel, a_deadline_in_the_past_leaves_time_and_others_alone)
     cr_assert_eq(fired, 0);
     cr_assert_eq(next_is(), 0);
     cr_assert_eq(wheel_now(wheel), now);
-    wheel_advance(wheel, now, 0);
+    wheel_advance(wheel, now, 0, on_fire);
     cr_assert_eq(fired, 3);
     cr_assert_eq(probe[101].order, 1);
     cr_assert_eq(probe[100].order, 2);
     for (uint64_t next; (next = next_is());)
-        wheel_advance(wheel, next, 0);
+        wheel_advance(wheel, next, 0, on_fire);
     for (unsigned i = 0; i < 64; i++)
         cr_assert_eq(probe[i].fired_ns, now + 1 + (HOUR >> i % 40) * i);
 }
@@ -144,7 +144,7 @@ Test(wheel, deadlines_in_the_past_fire_in_order_of_deadline_then_start)
     wheel_reset(wheel, HOUR);
     for (unsigned i = 0; i < 1000; i++)
         start(i, (i * 7919 % 1000) / 2);
-    wheel_advance(wheel, HOUR, 0);
+    wheel_advance(wheel, HOUR, 0, on_fire);
     for (unsigned i = 0; i < 1000; i++)
         for (unsigned j = 0; j < i; j++)
             cr_assert_eq(probe[j].order < probe[i].order,
@@ -155,7 +155,7 @@ Test(wheel, deadlines_in_the_past_fire_in_order_of_deadline_then_start)
 Test(wheel, the_next_expiry_follows_each_fire_cancel_and_postpone)
 {
     start(0, 100);
-    wheel_advance(wheel, 100, 0);
+    wheel_advance(wheel, 100, 0, on_fire);
     cr_assert_eq(next_is(), 0);
     start(1, 300);
     start(0, 200);
@@ -192,12 +192,12 @@ Test(wheel, a_delay_around_a_level_is_exact_while_lagging)
                 probe[0].then = start_next;
                 probe[1].fired = 0;
                 start(0, wheel_now(wheel) + 1);
-                wheel_advance(wheel, UINT64_C(1) << lag << 11, 0);
+                wheel_advance(wheel, UINT64_C(1) << lag << 11, 0, on_fire);
                 cr_assert_eq(probe[1].fired, 0, "at once");
                 due = wheel_now(wheel) + lagging_delay;
-                wheel_advance(wheel, due - 1, 0);
+                wheel_advance(wheel, due - 1, 0, on_fire);
                 cr_assert_eq(probe[1].fired, 0, "early");
-                wheel_advance(wheel, due, 0);
+                wheel_advance(wheel, due, 0, on_fire);
                 cr_assert_eq(probe[1].fired, 1, "late");
             }
 }
@@ -213,7 +213,7 @@ Test(wheel, a_0_delay_started_in_its_own_callback_fires_once_an_advance)
     probe[0].then = again;
     start(0, 0);
     for (unsigned n = 1; n <= 100; n++) {
-        cr_assert_not(wheel_advance(wheel, n / 10, 0));
+        cr_assert_not(wheel_advance(wheel, n / 10, 0, on_fire));
         cr_assert_eq(probe[0].fired, n);
     }
 }
@@ -257,7 +257,7 @@ Test(wheel, a_callback_cancels_others_that_are_due_in_the_same_advance)
             probe[i].then = i == 10 ? cancel_others : NULL;
             start(i, HOUR + 5 + i * spreads[s]);
         }
-        wheel_advance(wheel, 2 * HOUR, 0);
+        wheel_advance(wheel, 2 * HOUR, 0, on_fire);
         cr_assert_eq(fired, 11);
         cr_assert_eq(cancelled, 89);
         cr_assert_eq(wheel_count(wheel), 0);
@@ -283,7 +283,7 @@ Test(wheel, each_start_ends_in_exactly_one_of_fired_and_cancelled)
             cr_assert_eq(said, was);
             stopped += said;
         }
-        wheel_advance(wheel, now, 0);
+        wheel_advance(wheel, now, 0, on_fire);
         cr_assert_eq(starts, stopped + fired + wheel_count(wheel));
     }
     cr_assert_gt(fired, 500);
@@ -303,7 +303,7 @@ Test(wheel, starting_again_moves_and_cancelling_takes_out_at_once)
     cr_assert_eq(wheel_count(wheel), 1);
     cr_assert_not(wheel_pending(&probe[1].timer));
     cr_assert_not(wheel_cancel(wheel, &probe[1].timer));
-    wheel_advance(wheel, 999 * HOUR, 0);
+    wheel_advance(wheel, 999 * HOUR, 0, on_fire);
     cr_assert_eq(fired, 0);
 }
 
@@ -313,13 +313,13 @@ Test(wheel, an_earlier_time_does_nothing)
     wheel_reset(wheel, HOUR);
     start(0, HOUR + 5);
     start(1, 10);
-    cr_assert_not(wheel_advance(wheel, HOUR - 1, 0));
+    cr_assert_not(wheel_advance(wheel, HOUR - 1, 0, on_fire));
     cr_assert_eq(fired, 0);
     cr_assert_eq(wheel_now(wheel), HOUR);
-    wheel_advance(wheel, HOUR + 4, 0);
+    wheel_advance(wheel, HOUR + 4, 0, on_fire);
     cr_assert_eq(probe[1].fired, 1);
     cr_assert_eq(probe[0].fired, 0);
-    wheel_advance(wheel, HOUR + 5, 0);
+    wheel_advance(wheel, HOUR + 5, 0, on_fire);
     cr_assert_eq(probe[0].fired, 1);
 }
 
@@ -330,7 +330,7 @@ Test(wheel, ten_million_starts_of_one_timer_delay_no_other)
         start(i, i * UINT64_C(99991));
     for (uint64_t now = 1; now <= 10000000; now++) {
         start(0, now + 1 + now % 3);
-        wheel_advance(wheel, now, 0);
+        wheel_advance(wheel, now, 0, on_fire);
     }
     for (unsigned i = 1; i <= 100; i++)
         cr_assert_eq(probe[i].fired_ns, i * UINT64_C(99991));
@@ -344,7 +344,7 @@ Test(wheel, after_an_hours_stall_all_fire_in_order_and_go_on_in_time)
 
     for (unsigned i = 1; i < MANY; i++)
         start(i, (i * UINT64_C(2654435761) % 5000) * NS_PER_S + 1);
-    while (wheel_advance(wheel, HOUR, 64))
+    while (wheel_advance(wheel, HOUR, 64, on_fire))
         continue;
     for (unsigned i = 1; i < MANY; i++) {
         cr_assert_eq(probe[i].fired, probe[i].timer.when_ns <= HOUR);

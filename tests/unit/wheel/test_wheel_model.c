@@ -9,14 +9,15 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/wheel/wheel.h"
+#include "tests/unit/wheel/wheel_check.h"
+#include "tests/harness/sweep.h"
 
 #define ITEMS 48
 #define OPS   200000
 
 /* LATE: started with a deadline in the past. DUE: was LATE when the advance
  * under way began. */
-enum kind { IDLE, AHEAD, LATE, DUE };
+enum kind { IDLE, FUTURE, LATE, DUE };
 
 struct item {
     struct wheel_timer timer;
@@ -99,13 +100,13 @@ static bool is_due_kind(const struct item *i)
 
 static bool is_due_now(const struct item *i)
 {
-    return i->kind == DUE || (i->kind == AHEAD && i->when <= until);
+    return i->kind == DUE || (i->kind == FUTURE && i->when <= until);
 }
 
 /* model_start - what starting means */
 static void model_start(struct item *i, uint64_t when)
 {
-    i->kind = when > now ? AHEAD : LATE;
+    i->kind = when > now ? FUTURE : LATE;
     i->when = when;
     i->order = ++order;
 }
@@ -215,7 +216,7 @@ static uint64_t random_now(void)
 static void advance(void)
 {
     uint64_t to = random_now();
-    size_t budget = random_below(2) ? random_below(8) : 0;
+    size_t budget = random_below(2) ? (size_t)random_below(8) : 0;
     bool more;
 
     left = budget ? budget : SIZE_MAX;
@@ -225,7 +226,7 @@ static void advance(void)
     } else {
         left = 0;
     }
-    more = wheel_advance(wheel, to, budget);
+    more = wheel_advance(wheel, to, budget, on_fire);
     expect(!more || (budget && to >= now), now);
     if (to >= now && !more)
         expect(!item_first(is_due_now), to);
@@ -235,7 +236,7 @@ static void advance(void)
 static void pop(void)
 {
     uint64_t to = random_now();
-    size_t budget = random_below(2) ? random_below(8) : 0;
+    size_t budget = random_below(2) ? (size_t)random_below(8) : 0;
     struct wheel_timer *t;
     bool more;
 
@@ -307,12 +308,13 @@ static void step(void)
 Test(wheel_model, equals_a_sorted_list_at_random_64_bit_times, .timeout = 300)
 {
     const char *from = getenv("MQW_SEED"), *length = getenv("MQW_OPS");
-    unsigned long ops = length ? strtoul(length, NULL, 10) : OPS;
+    unsigned long ops = length ? strtoul(length, NULL, 10)
+                               : sweep_share("random operations", OPS);
 
     seed = from ? strtoull(from, NULL, 10)
                 : clock_wall_ns() ^ (uint64_t)getpid() << 40;
     fprintf(stderr, "wheel model: MQW_SEED=%llu\n", (unsigned long long)seed);
-    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
+    cr_assert_eq(wheel_open(&wheel, 0), 0);
     for (struct item *i = item; i < item + ITEMS; i++)
         wheel_timer_init(&i->timer);
     for (op = 0; op < ops; op++) {

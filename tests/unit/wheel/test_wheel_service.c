@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "common/base/clock.h"
-#include "common/wheel/wheel.h"
+#include "tests/unit/wheel/wheel_check.h"
 
 #define HOUR (3600 * NS_PER_S)
 #define MANY 20000
@@ -26,7 +26,7 @@ static void on_fire(struct wheel_timer *t)
 
 static void setup(void)
 {
-    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
+    cr_assert_eq(wheel_open(&wheel, 0), 0);
     for (unsigned i = 0; i < MANY; i++)
         wheel_timer_init(&timer[i]);
 }
@@ -55,7 +55,7 @@ static unsigned wakes(size_t count)
     unsigned n = 0;
 
     while (wheel_count(wheel) > count) {
-        wheel_advance(wheel, next_is(), 0);
+        wheel_advance(wheel, next_is(), 0, on_fire);
         n++;
     }
     return n;
@@ -130,7 +130,7 @@ Test(wheel_service, an_advance_keeps_to_its_budget_and_the_order)
         const char *wrong;
 
         before = fired;
-        more = wheel_advance(wheel, 2 * HOUR, 100);
+        more = wheel_advance(wheel, 2 * HOUR, 100, on_fire);
         if (fired - before > most)
             most = fired - before;
         calls++;
@@ -151,11 +151,11 @@ Test(wheel_service, a_start_during_a_cut_advance_waits_behind_its_equals)
     for (unsigned i = 0; i < 1000; i++)
         wheel_start(wheel, &timer[i], HOUR + i % 2);
     /* cut while their slot is spread; not at their deadline yet */
-    cr_assert(wheel_advance(wheel, HOUR - 1, 300));
+    cr_assert(wheel_advance(wheel, HOUR - 1, 300, on_fire));
     for (unsigned i = 1000; i < 2000; i++)
         wheel_start(wheel, &timer[i], HOUR + i % 2);
     cr_assert_eq(next_is(), HOUR);
-    while (wheel_advance(wheel, 2 * HOUR, 7))
+    while (wheel_advance(wheel, 2 * HOUR, 7, on_fire))
         continue;
     cr_assert_eq(fired, 2000);
     cr_assert_eq(disorder, 0);
@@ -165,10 +165,10 @@ Test(wheel_service, a_cancel_of_all_during_a_cut_advance_ends_it)
 {
     for (unsigned i = 0; i < 1000; i++)
         wheel_start(wheel, &timer[i], HOUR + i % 2);
-    cr_assert(wheel_advance(wheel, HOUR - 1, 300));
+    cr_assert(wheel_advance(wheel, HOUR - 1, 300, on_fire));
     for (unsigned i = 0; i < 1000; i++)
         cr_assert(wheel_cancel(wheel, &timer[i]));
-    cr_assert_not(wheel_advance(wheel, HOUR - 1, 1));
+    cr_assert_not(wheel_advance(wheel, HOUR - 1, 1, on_fire));
     wheel_start(wheel, &timer[0], HOUR);
     cr_assert_eq(wakes(0), 1);
 }
@@ -198,7 +198,7 @@ Test(wheel_service, timers_of_one_delay_fire_without_being_moved)
 
     for (unsigned i = 0; i < n; i++)
         wheel_start(wheel, &timer[i], HOUR + i);
-    cr_assert_not(wheel_advance(wheel, 2 * HOUR, n));
+    cr_assert_not(wheel_advance(wheel, 2 * HOUR, n, on_fire));
     cr_assert_eq(fired, n);
     cr_assert_eq(disorder, 0);
 }
@@ -221,5 +221,5 @@ Test(wheel_service, reset_and_close_forget_all_timers)
     cr_assert_null(wheel);
     cr_assert_not(wheel_pending(&timer[0]));
     wheel_close(&wheel);
-    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
+    cr_assert_eq(wheel_open(&wheel, 0), 0);
 }
