@@ -25,11 +25,12 @@ VERSION   := 0.1.0
 SOVERSION := 0
 
 # ---- libraries ----
-# With librabbitmq, the worker and the tools accept amqp:// operands.
-AMQP      ?= $(shell pkg-config --atleast-version=0.11 librabbitmq 2>/dev/null && echo 1)
-PKGS      := libbsd sqlite3 jansson $(if $(AMQP),librabbitmq)
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(if $(AMQP),-DMQW_AMQP)
-PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+# Optional: librabbitmq for amqp:// operands, which is loaded when one is given,
+# libmicrohttpd and libmd for `mqctl serve`, libseccomp to confine it.
+AMQP      ?= $(if $(MINIMAL),,$(shell pkg-config --atleast-version=0.11 librabbitmq 2>/dev/null && echo 1))
+PKGS      := libbsd sqlite3 jansson
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(if $(AMQP),librabbitmq) 2>/dev/null) $(if $(AMQP),-DMQW_AMQP)
+PKG_LIBS  := $(shell pkg-config $(if $(findstring -static,$(LDFLAGS)),--static) --libs $(PKGS) 2>/dev/null)
 LIBS      = $(PKG_LIBS) -lrt -ldl
 # `mqctl serve` needs libmicrohttpd; without it mqctl says what to install.
 HTTP_LIBS := $(shell pkg-config --libs libmicrohttpd libmd 2>/dev/null)
@@ -52,8 +53,10 @@ NO_PLT    := $(if $(SANITIZE),,$(call takes,-fno-plt))
 # whole. Tests are not: the objects have machine code, too.
 LTO       := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects))
 
-ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) $(WERROR) \
-              -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
+# Where words have 32 bits, times and file offsets need more.
+WIDE     := $(if $(filter 4,$(shell echo __SIZEOF_LONG__ | $(CC) -E -P - 2>/dev/null)),-D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64)
+ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE $(WIDE) -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) $(WERROR) \
+              -I. -idirafter worker -pthread -fPIC -ffunction-sections -fdata-sections $(if $(MINIMAL),-fno-asynchronous-unwind-tables) $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
 COMPILE     = $(CC) $(HARDEN) $(ALL_CFLAGS) $(INNER)
 LINK_FLAGS  = -pthread $(WHOLE) $(HARDEN_LINK) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 LINK        = $(CC) -pie $(LINK_FLAGS)

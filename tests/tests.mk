@@ -82,7 +82,9 @@ $(UNITS) $(DRIVERS): | $(NO_GIT)
 $(UNITS) $(DRIVERS): private LIBS += -Wl,--no-gc-sections,--no-as-needed,-rpath,$(abspath $(dir $(NO_GIT))) $(NO_GIT) -Wl,--as-needed -lcriterion -lutil
 $(call test,fuzz,fuzz): private EXPORT = -fsanitize=fuzzer
 $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a
-$(BENCH): private LIBS += -lm
+$(BENCH): private LIBS += $(if $(AMQP),-lrabbitmq) -lm
+# Tests of a broker also call functions that no program uses.
+$(filter $(BUILD)/tests/e2e/amqp/%,$(DRIVERS)): private LIBS += -lrabbitmq
 $(TORTURE): $(call obj,$(wildcard tests/crash/torture/*.c))
 $(POWER): $(call obj,$(wildcard tests/crash/power/*.c))
 $(OF_COMMON) $(TORTURE): $(LIB)

@@ -425,25 +425,45 @@ int link_channel(struct link *l)
     return err ? err : channel_open(l);
 }
 
-/* Connect to host `i`. */
+/* Connect to host `i`, over TLS with the keys that were given. */
 static int host_connect(struct link *l, const struct link_setup *setup,
                         unsigned i, struct problem *p)
 {
     const struct broker_host *h = &setup->operand->hosts[i];
+    const struct broker_tls *tls = &setup->tls;
     const unsigned limit = setup->limit_s;
-    struct timeval connect = {.tv_sec = limit ? limit : CONNECT_S};
-    struct timeval rpc = {.tv_sec = limit ? limit : RPC_S};
+    const char *ca = tls->ca ? tls->ca : SYSTEM_CA;
+    struct timeval connect = {.tv_sec = limit ? (time_t)limit : CONNECT_S};
+    struct timeval rpc = {.tv_sec = limit ? (time_t)limit : RPC_S};
     const int on = 1, idle_s = 4, interval_s = 2, probes = 3;
-    amqp_socket_t *s;
-    int status, err;
+    amqp_socket_t *s = NULL;
+    int status;
 
     l->host = i;
+    status = rabbit_load(p);
+    if (status < 0)
+        return status;
     l->c = amqp_new_connection();
-    if (!l->c)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    s = socket_make(l, setup, p);
+    if (l->c)
+        s = setup->operand->tls ? amqp_ssl_socket_new(l->c)
+                                : amqp_tcp_socket_new(l->c);
     if (!s)
-        return -EINVAL;
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    if (setup->operand->tls) {
+        (void)amqp_ssl_socket_set_ssl_versions(s, AMQP_TLSv1_2,
+                                               AMQP_TLSvLATEST);
+        if (amqp_ssl_socket_set_cacert(s, ca) != AMQP_STATUS_OK)
+            return problem_set(
+                p, EX_CONFIG, EINVAL,
+                "--tls-ca: %s has no certificates that can be read", ca);
+        if (tls->cert &&
+            amqp_ssl_socket_set_key(s, tls->cert, tls->key) != AMQP_STATUS_OK)
+            return problem_set(
+                p, EX_CONFIG, EINVAL,
+                "--tls-cert %s and --tls-key %s: cannot be read, or do not "
+                "belong together",
+                tls->cert, tls->key);
+    }
     (void)amqp_set_handshake_timeout(l->c, &rpc);
     (void)amqp_set_rpc_timeout(l->c, &rpc);
     status = amqp_socket_open_noblock(s, h->name, (int)h->port, &connect);
@@ -458,11 +478,58 @@ static int host_connect(struct link *l, const struct link_setup *setup,
                      sizeof interval_s);
     (void)setsockopt(l->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
     silence_limit(l->fd, SILENT_MS);
-    if (link_reply(l, log_in(l, setup)) < 0)
+    return 0;
+}
+
+/* Log in to the connected host, refuse a server that may lose messages, and
+ * open the channel. Without our capabilities the broker would not report that
+ * it cancels a consumer, nor that it accepts no messages. */
+static int host_log_in(struct link *l, const struct link_setup *setup,
+                       struct problem *p)
+{
+    const struct broker_operand *o = setup->operand;
+    const char *host = o->hosts[l->host].name;
+    amqp_table_entry_t can[] = {
+        entry_true("consumer_cancel_notify"), entry_true("connection.blocked"),
+        entry_true("authentication_failure_close"), entry_true("basic.nack"),
+        entry_true("publisher_confirms")};
+    amqp_table_entry_t all[] = {
+        {.key = amqp_cstring_bytes("capabilities"),
+         .value = {.kind = AMQP_FIELD_KIND_TABLE,
+                   .value.table = {sizeof can / sizeof can[0], can}}},
+        entry_text("connection_name", setup->name),
+        entry_text("product", "mqworker"),
+        entry_text("version", MQW_VERSION)};
+    const amqp_table_t properties = {sizeof all / sizeof all[0], all};
+    char product[64], *at = l->version;
+
+    if (link_reply(l, amqp_login_with_properties(
+                          l->c, o->vhost, CHANNELS, FRAME_MAX, LINK_HEARTBEAT,
+                          &properties, AMQP_SASL_METHOD_PLAIN, o->user,
+                          setup->password)) < 0)
         return login_refused(l, setup, p);
-    err = link_server_check(l, setup, p);
-    if (err)
-        return err;
+    link_property(l, "product", product, sizeof product);
+    link_property(l, "version", l->version, sizeof l->version);
+    l->server = 0;
+    for (int i = 0; i < 3; i++) {
+        unsigned long part = strtoul(at, &at, 10);
+
+        l->server = l->server << 8 | (part < 255 ? (unsigned)part : 255);
+        at += *at == '.';
+    }
+    if (strcmp(product, "RabbitMQ") != 0)
+        return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
+                           "%s is %s %s: only RabbitMQ's quorum queues are "
+                           "known to lose nothing",
+                           host, product[0] ? product : "a server without name",
+                           l->version);
+    if (l->server < LEAST)
+        return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
+                           "%s has RabbitMQ %s: its dead lettering may lose "
+                           "messages; " LEAST_TEXT
+                           " or later is needed, 3.12.5 "
+                           "or later is better",
+                           host, l->version);
     return channel_open(l) < 0 ? login_refused(l, setup, p) : 0;
 }
 

@@ -16,21 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Version 0.13 of librabbitmq moved the headers and left stubs that only
- * warn. */
-#if __has_include(<rabbitmq-c/amqp.h>)
-#include <rabbitmq-c/amqp.h>
-#include <rabbitmq-c/framing.h>
-#include <rabbitmq-c/ssl_socket.h>
-#include <rabbitmq-c/tcp_socket.h>
-#else
-#include <amqp.h>
-#include <amqp_framing.h>
-#include <amqp_ssl_socket.h>
-#include <amqp_tcp_socket.h>
-#endif
-
+#include "common/amqp/rabbit.h"
 #include "common/broker/broker_operand.h"
+#include "common/message/header.h"
 
 #define LINK_CHANNEL   1
 #define LINK_HEARTBEAT 30 /* seconds */

@@ -25,9 +25,14 @@ static void answered(amqp_connection_state_t c, const char *what)
 
 amqp_connection_state_t broker_connect(const struct broker *b)
 {
-    amqp_connection_state_t c = amqp_new_connection();
-    amqp_socket_t *s = amqp_tcp_socket_new(c);
+    amqp_connection_state_t c;
+    amqp_socket_t *s;
+    struct problem p;
 
+    if (rabbit_load(&p) < 0)
+        fail(0, "%s", p.text);
+    c = amqp_new_connection();
+    s = amqp_tcp_socket_new(c);
     if (!s || amqp_socket_open(s, "127.0.0.1", (int)b->port) != AMQP_STATUS_OK)
         fail(0, "nobody answers at port %u", b->port);
     if (amqp_login(c, "/", 0, 131072, 0, AMQP_SASL_METHOD_PLAIN, USER, USER)

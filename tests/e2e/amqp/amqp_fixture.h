@@ -19,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,13 +160,16 @@ static inline void amqp_ok(amqp_rpc_reply_t r)
     cr_assert_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
 }
 
-/* amqp_connect - to the first node that answers; publishing is confirmed */
+/* Connect to the first node that answers, and have it confirm what is
+ * published. */
 static inline void amqp_connect(void)
 {
     amqp_socket_t *s;
+    struct problem p;
     unsigned node = 0;
     int status;
 
+    cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
     do {
         amqp_client = amqp_new_connection();
         s = amqp_tcp_socket_new(amqp_client);

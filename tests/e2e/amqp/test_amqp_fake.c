@@ -1,6 +1,7 @@
 /* test_amqp_fake.c - what a real broker does too rarely, or only where it is
  * old: by a server of our own */
 #include <errno.h>
+#include <limits.h>
 
 #include "common/amqp/publisher.h"
 #include "common/base/clock.h"
@@ -174,7 +175,7 @@ Test(amqp_fake, a_message_that_fits_into_no_frame_holds_up_no_other)
     amqp_basic_properties_t properties = {
         ._flags = AMQP_BASIC_HEADERS_FLAG,
         .headers = {1, &(amqp_table_entry_t){
-                           .key = amqp_cstring_bytes("x-a"),
+                           .key = {3, (char[]){"x-a"}},
                            .value = {.kind = AMQP_FIELD_KIND_UTF8,
                                      .value.bytes = {sizeof text, text}}}}};
     struct broker_operand operand;
@@ -258,4 +259,26 @@ Test(amqp_fake, a_forwarding_worker_that_starts_again_has_its_password)
     cr_assert_eq(unlink(store), 0, "%s", store);
     harness_wait_log(w, "event=stopped", 20000);
     cr_assert_eq(harness_stop(w, 20000), 0, "%s", harness_stderr(w, NULL));
+}
+
+Test(amqp_fake, without_its_library_no_program_begins)
+{
+    const char *const programs[][8] = {
+        {"mqsend", "amqp://u@127.0.0.1:1/%2F/q", "x"},
+        {"mqworker", "--state-dir", harness_state_dir(), "--exit-when-idle",
+         "--forward", "amqp://u@127.0.0.1:1/%2F/q", harness_queue(4, 128)}};
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", harness_dir());
+    harness_write("librabbitmq.so.4", "", 0);
+    setenv("AMQP_PASSWORD", "secret", 1);
+    for (size_t i = 0; i < 2; i++) {
+        struct harness_result r = harness_run_spec(&(struct harness_spec){
+            .argv = programs[i], .env = HARNESS_LIST(path)});
+
+        cr_assert_eq(r.status, 78, "%s: %d: %s", programs[i][0], r.status,
+                     r.err);
+        cr_assert_not_null(strstr(r.err, "a broker needs librabbitmq: "), "%s",
+                           r.err);
+    }
 }

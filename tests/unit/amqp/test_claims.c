@@ -22,6 +22,7 @@ static void setup(void)
     struct problem p;
 
     log_setup(LOG_ERROR + 1, LOG_TEXT);
+    cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/runs", folder);
     cr_assert_eq(run_file_open(&queue.runs, path, &queue.source.nonce,

@@ -1,6 +1,7 @@
 /* test_envelope.c - the properties of a message on a broker */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/amqp/envelope.h"
@@ -63,6 +64,15 @@ static struct header header_of(const char *body)
                  why);
     return h;
 }
+
+static void setup(void)
+{
+    struct problem p;
+
+    cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
+}
+
+TestSuite(envelope, .init = setup);
 
 Test(envelope, ours_becomes_a_header)
 {

@@ -350,8 +350,9 @@ static int amqp_forward_open(struct handler **out,
     return 0;
 }
 
-/* Find the password. Leave it in the environment if the consumed queue is on a
- * broker, too: then its source looks for it after this. */
+/* Find the password, and load the library. If the consumed queue is on a
+ * broker, too, leave the password in the environment, where the source looks
+ * for it later. */
 static int amqp_forward_check(const struct settings *set, struct problem *p)
 {
     const char *variable = getenv("AMQP_PASSWORD");
@@ -368,7 +369,7 @@ static int amqp_forward_check(const struct settings *set, struct problem *p)
         explicit_bzero(kept, strlen(kept));
         free(kept);
     }
-    return err;
+    return err ? err : rabbit_load(p);
 }
 
 /* Put the password back into the environment for the program that this process
