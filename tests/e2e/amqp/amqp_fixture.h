@@ -50,40 +50,97 @@ static inline void amqp_end(void)
     (void)!system(command);
 }
 
-/* amqp_begin - "": there is no broker here */
-static inline void amqp_begin(unsigned nodes)
+/* Start nodes in that folder, which end at the end of file of `in`. Returns
+ * true once they are ready. */
+static inline bool amqp_start(const char *dir, unsigned nodes, int in)
 {
-    static char dir[] = "/tmp/mqw-rabbit-XXXXXX";
-    char count[8], word[16] = "", tool[PATH_MAX];
-    int in[2], out[2];
+    const char *tool = getenv(AMQP_TOOL);
+    char count[8], word[16] = "";
+    int out[2];
+    bool ready;
 
-    setenv(AMQP_DIR, "", 1);
-    if (!realpath("tests/harness/rabbit", tool))
-        return;
-    setenv(AMQP_TOOL, tool, 1);
-    if (!mkdtemp(dir) || pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
-        return;
+    if (pipe2(out, O_CLOEXEC) < 0)
+        return false;
     snprintf(count, sizeof count, "%u", nodes);
     amqp_pid = fork();
     if (amqp_pid == 0) {
 #ifdef AMQP_TLS
         setenv("RABBIT_TLS", "1", 1);
 #endif
-        dup2(in[0], 0);
+        setsid(); /* run-tests ends the processes of its own session */
+        dup2(in, 0);
         dup2(out[1], 1);
         execl(tool, "rabbit", "run", dir, count, (char *)NULL);
         _exit(127);
     }
-    close(in[0]);
+    close(in);
     close(out[1]);
-    amqp_stdin = in[1];
-    if (read(out[0], word, sizeof word) > 0 && strncmp(word, "ready", 5) == 0) {
-        setenv(AMQP_DIR, dir, 1);
-    } else {
+    ready =
+        read(out[0], word, sizeof word) > 0 && strncmp(word, "ready", 5) == 0;
+    if (!ready)
         fprintf(stderr, "tests of a broker are skipped\n");
-        amqp_end(); /* Criterion would wait for it, again and again */
-    }
     close(out[0]);
+    return ready;
+}
+
+#ifdef AMQP_SHARED
+/* Use the node of this run, and start it if it is missing. Its stdin is a pipe
+ * that run-tests holds open. */
+static inline void amqp_share(const char *run)
+{
+    static char dir[PATH_MAX];
+    char path[PATH_MAX], ready[PATH_MAX];
+    int lock, in;
+
+    snprintf(dir, sizeof dir, "%s/broker", run);
+    snprintf(ready, sizeof ready, "%s/broker/ready", run);
+    snprintf(path, sizeof path, "%s/broker.lock", run);
+    lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX) < 0)
+        return;
+    if (access(ready, F_OK) < 0) {
+        snprintf(path, sizeof path, "%s/alive", run);
+        /* Without a writer, run-tests is gone: do not wait for another. */
+        in = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        (void)fcntl(in, F_SETFL, 0);
+        if (in >= 0 && mkdir(dir, 0700) == 0 && amqp_start(dir, 1, in))
+            close(open(ready, O_CREAT | O_CLOEXEC, 0600));
+        else if (amqp_pid > 0)
+            /* Criterion would wait for it, again and again. */
+            waitpid(amqp_pid, NULL, 0);
+        amqp_pid = 0;
+    }
+    if (access(ready, F_OK) == 0)
+        setenv(AMQP_DIR, dir, 1);
+    close(lock);
+}
+#endif
+
+/* Start the nodes of a test program, or skip its tests if there is no broker
+ * here. */
+static inline void amqp_begin(unsigned nodes)
+{
+    static char dir[] = "/tmp/mqw-rabbit-XXXXXX";
+    char tool[PATH_MAX];
+    int in[2];
+
+    setenv(AMQP_DIR, "", 1);
+    if (!realpath("tests/harness/rabbit", tool))
+        return;
+    setenv(AMQP_TOOL, tool, 1);
+#ifdef AMQP_SHARED
+    if (getenv("MQW_TEST_RUN")) {
+        amqp_share(getenv("MQW_TEST_RUN"));
+        return;
+    }
+#endif
+    if (!mkdtemp(dir) || pipe2(in, O_CLOEXEC) < 0)
+        return;
+    amqp_stdin = in[1];
+    if (amqp_start(dir, nodes, in[0]))
+        setenv(AMQP_DIR, dir, 1);
+    else
+        amqp_end(); /* Criterion would wait for it, again and again */
 }
 
 /* How many: the test says so before it includes this. */
@@ -186,6 +243,29 @@ static inline void amqp_connect(void)
     amqp_confirm_select(amqp_client, 1);
     amqp_ok(amqp_get_rpc_reply(amqp_client));
     amqp_published = amqp_sure = 0;
+}
+
+/* Return a text that the server sent when amqp_connect logged in. */
+static inline const char *amqp_property(const char *name)
+{
+    static char text[100];
+    const amqp_table_t *all = amqp_get_server_properties(amqp_client);
+
+    for (int i = 0; i < all->num_entries; i++) {
+        const amqp_table_entry_t *e = &all->entries[i];
+
+        if (e->key.len == strlen(name) &&
+            memcmp(e->key.bytes, name, e->key.len) == 0)
+            snprintf(text, sizeof text, "%.*s", (int)e->value.value.bytes.len,
+                     (char *)e->value.value.bytes.bytes);
+    }
+    return text;
+}
+
+/* Return true if the server is RabbitMQ 4.0 or later. */
+static inline bool amqp_is_4(void)
+{
+    return strtoul(amqp_property("version"), NULL, 10) >= 4;
 }
 
 static inline void amqp_disconnect(void)

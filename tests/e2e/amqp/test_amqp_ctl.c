@@ -1,5 +1,6 @@
 /* test_amqp_ctl.c - mqctl on the worker of a queue on a broker */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 TestSuite(amqp_ctl, .init = amqp_init, .fini = amqp_fini);

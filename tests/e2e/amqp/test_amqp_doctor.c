@@ -1,5 +1,6 @@
 /* test_amqp_doctor.c - mqctl doctor of a queue on a broker */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include <sys/stat.h>
 
 #include "tests/e2e/amqp/amqp_fixture.h"

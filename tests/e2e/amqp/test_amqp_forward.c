@@ -1,6 +1,7 @@
 /* test_amqp_forward.c - mqworker --forward: to a queue on a broker and from
  * one, also under kills */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include <unistd.h>
 
 #include "tests/e2e/amqp/amqp_fixture.h"

@@ -1,5 +1,6 @@
 /* test_amqp_letters.c - mqdlq on the letters of a broker */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 #include <signal.h>

@@ -8,6 +8,7 @@
  * MESSAGES.
  */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 TestSuite(amqp_main_job, .init = amqp_init, .fini = amqp_fini, .timeout = 1200);

@@ -1,5 +1,6 @@
 /* test_amqp_serve.c - mqctl serve beside the worker of a queue on a broker */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include <ctype.h>
 
 #include "tests/e2e/amqp/amqp_fixture.h"

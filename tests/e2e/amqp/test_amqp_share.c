@@ -1,5 +1,6 @@
 /* test_amqp_share.c - what a worker of a broker has in hand, and others not */
 #define AMQP_BROKER 1
+#define AMQP_SHARED
 #include "tests/e2e/amqp/amqp_fixture.h"
 #include "tests/e2e/amqp/amqp_relay.h"
 
