@@ -21,13 +21,24 @@ static bool field_begins(amqp_bytes_t key, const char *with)
            memcmp(key.bytes, with, strlen(with)) == 0;
 }
 
-/* Read a number, for which the library of a producer may use any width. Returns
- * false if there is none, or if it is below 0. */
-static bool field_number(const amqp_field_value_t *v, uint64_t *out)
+/* Return the value of the first field with this name; NULL: there is none. */
+static const amqp_field_value_t *value_find(const amqp_table_t *t,
+                                            const char *name)
 {
-    int64_t n;
+    for (int i = 0; i < t->num_entries; i++)
+        if (field_named(t->entries[i].key, name))
+            return &t->entries[i].value;
+    return NULL;
+}
 
-    switch (v->kind) {
+/* Read a number, for which the library of a producer may use any width. Returns
+ * false and leaves *out unchanged if there is none, or if it is below 0. */
+static bool number_find(const amqp_table_t *t, const char *name, uint64_t *out)
+{
+    const amqp_field_value_t *v = value_find(t, name);
+    int64_t n = -1;
+
+    switch (v ? v->kind : AMQP_FIELD_KIND_VOID) {
     case AMQP_FIELD_KIND_I8:
         n = (int)v->value.i8 < 0 ? -1 : (uint8_t)v->value.i8;
         break;
@@ -54,10 +65,12 @@ static bool field_number(const amqp_field_value_t *v, uint64_t *out)
         n = v->value.u64 > INT64_MAX ? -1 : (int64_t)v->value.u64;
         break;
     default:
-        return false;
+        break;
     }
+    if (n < 0)
+        return false;
     *out = (uint64_t)n;
-    return n >= 0;
+    return true;
 }
 
 static bool field_text(const amqp_field_value_t *v, amqp_bytes_t *out)
@@ -68,10 +81,19 @@ static bool field_text(const amqp_field_value_t *v, amqp_bytes_t *out)
     return true;
 }
 
+/* Read a text. Returns false and leaves *out unchanged if there is none. */
+static bool text_find(const amqp_table_t *t, const char *name,
+                      amqp_bytes_t *out)
+{
+    const amqp_field_value_t *v = value_find(t, name);
+
+    return v && field_text(v, out);
+}
+
 #define POOL_PAGE 4096
 #define OURS      "mqw-"
 #define OURS_MOST 16 /* headers of a copy that are written here */
-#define ENTRY     5  /* values of an attempt in the history */
+#define ENTRY     7  /* most values of an attempt in the history */
 
 amqp_basic_properties_t *envelope_decode(amqp_bytes_t raw, amqp_pool_t *pool)
 {
@@ -95,91 +117,6 @@ static bool field_is_brokers(amqp_bytes_t key)
            field_begins(key, "x-last-death-") ||
            field_named(key, "x-delivery-count") ||
            field_named(key, "x-acquired-count");
-}
-
-/* The headers of a message, for the text header in front of its body. */
-struct reading {
-    struct envelope *e;
-    struct header h;
-    struct header_x x[HEADER_X_MAX];
-    size_t x_count;
-    bool named; /* it has an id */
-};
-
-/* Return the error text for a restricting header without a valid value; NULL if
- * `key` is another header. */
-static const char *restriction_error(amqp_bytes_t key)
-{
-    return field_named(key, "mqw-due")       ? "mqw-due is not a time in ns"
-           : field_named(key, "mqw-expires") ? "mqw-expires is not a time in ns"
-           : field_named(key, "mqw-timeout")
-               ? "mqw-timeout is not a number of ms above 0"
-               : NULL;
-}
-
-/* Read one header of the message. A restriction without a valid value makes the
- * message a dead letter, because ignoring the restriction would run the message
- * too early, too late or for too long. Any other header without a valid value
- * is left out. */
-static void envelope_field_read(struct reading *r, const amqp_table_entry_t *t)
-{
-    amqp_bytes_t text = {0, NULL};
-    bool is_text = field_text(&t->value, &text);
-    struct header_text name = {t->key.bytes, t->key.len};
-    struct header_text value = {text.bytes, text.len};
-    struct envelope *e = r->e;
-    uint64_t n;
-
-    if (!field_begins(t->key, OURS)) { /* a line of the producer's own */
-        if (r->x_count < HEADER_X_MAX && header_x_name_ok(name.at, name.size) &&
-            !field_is_brokers(t->key) && is_text &&
-            header_value_ok(value.at, value.size))
-            r->x[r->x_count++] = (struct header_x){name, value};
-    } else if (field_named(t->key, "mqw-id")) {
-        r->named = is_text && ulid_parse(value.at, value.size, &e->id) == 0;
-    } else if (field_named(t->key, "mqw-group")) {
-        e->has_group = true;
-        e->good_group =
-            is_text && value.size > 0 && header_value_ok(value.at, value.size);
-        if (e->good_group) {
-            e->group_crc = partition_crc(value.at, value.size);
-            r->h.group = value;
-            r->h.fields |= HEADER_GROUP;
-        }
-    } else if (!field_number(&t->value, &n)) {
-        if (!e->wrong)
-            e->wrong = restriction_error(t->key);
-    } else if (field_named(t->key, "mqw-sent")) {
-        e->sent_ns = r->h.sent_ns = n;
-        r->h.fields |= HEADER_SENT;
-    } else if (field_named(t->key, "mqw-expires")) {
-        r->h.expires_ns = n;
-        r->h.fields |= HEADER_EXPIRES;
-    } else if (field_named(t->key, "mqw-timeout") &&
-               (n == 0 || n > HEADER_MS_MAX)) {
-        e->wrong = restriction_error(t->key);
-    } else if (field_named(t->key, "mqw-timeout")) {
-        r->h.timeout_ms = n;
-        r->h.fields |= HEADER_TIMEOUT;
-    } else if (field_named(t->key, "mqw-attempt")) {
-        e->attempt = n < UINT32_MAX ? n : UINT32_MAX;
-    } else if (field_named(t->key, "mqw-replay")) {
-        e->replay = n;
-    } else if (field_named(t->key, "mqw-hop")) {
-        e->hop = n;
-    } else if (field_named(t->key, "mqw-line")) {
-        e->line = n;
-    } else if (field_named(t->key, "mqw-first")) {
-        e->first_ns = n;
-    } else if (field_named(t->key, "mqw-due")) {
-        e->due_ns = n;
-    } else if (field_named(t->key, "mqw-resent")) {
-        e->resent = n != 0;
-    } else if (field_named(t->key, "mqw-forwarded") && n > 0 &&
-               n <= UINT32_MAX) {
-        r->h.forwarded = n;
-        r->h.fields |= HEADER_FORWARDED;
-    }
 }
 
 /* Continue a hash of 128 bits: FNV-1a twice, the second one from another seed
@@ -218,35 +155,86 @@ static void id_derive(struct envelope *e, const amqp_basic_properties_t *p,
 int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
                   size_t body_size, char head[HEADER_MAX])
 {
-    struct reading r = {.e = out};
+    struct header h = {.size = body_size, .fields = HEADER_ID | HEADER_SIZE};
+    struct header_x x[HEADER_X_MAX];
     const amqp_basic_properties_t *p;
+    const amqp_table_t *t;
+    size_t x_count = 0;
+    amqp_bytes_t text;
     amqp_pool_t pool;
+    uint64_t resent, derived;
     int n;
 
     *out = (struct envelope){0};
     p = envelope_decode(raw, &pool);
     if (!p)
         return -EBADMSG;
-    for (int i = 0; i < p->headers.num_entries; i++)
-        envelope_field_read(&r, &p->headers.entries[i]);
+    t = &p->headers;
     /* Properties that are missing are 0 or empty. */
     out->priority = p->priority;
-    if (!r.named && ulid_parse(p->message_id.bytes ? p->message_id.bytes : "",
-                               p->message_id.len, &out->id) != 0)
+    if (!(text_find(t, "mqw-id", &text) &&
+          ulid_parse(text.bytes, text.len, &out->id) == 0) &&
+        ulid_parse(p->message_id.bytes ? p->message_id.bytes : "",
+                   p->message_id.len, &out->id) != 0)
         id_derive(out, p, body, body_size);
-    if (!(r.h.fields & HEADER_SENT) && p->timestamp > 0 &&
-        p->timestamp < (uint64_t)INT64_MAX / NS_PER_S) {
-        r.h.sent_ns = p->timestamp * NS_PER_S;
-        r.h.fields |= HEADER_SENT;
+    if (number_find(t, "mqw-derived", &derived) && derived != 0)
+        out->derived = true;
+    h.id = out->id;
+    out->has_group = value_find(t, "mqw-group") != NULL;
+    out->good_group = text_find(t, "mqw-group", &text) && text.len > 0 &&
+                      header_value_ok(text.bytes, text.len);
+    if (out->good_group) {
+        out->group_crc = partition_crc(text.bytes, text.len);
+        h.group = (struct header_text){text.bytes, text.len};
+        h.fields |= HEADER_GROUP;
     }
-    r.h.id = out->id;
-    r.h.size = body_size;
-    r.h.fields |= HEADER_ID | HEADER_SIZE;
-    /* Leave out x- lines for which there is no room. */
-    while ((n = header_write(head, HEADER_MAX, &r.h, r.x, r.x_count)) ==
-               -EMSGSIZE &&
-           r.x_count > 0)
-        r.x_count--;
+    if (number_find(t, "mqw-attempt", &out->attempt) &&
+        out->attempt > UINT32_MAX)
+        out->attempt = UINT32_MAX;
+    (void)number_find(t, "mqw-replay", &out->replay);
+    (void)number_find(t, "mqw-hop", &out->hop);
+    (void)number_find(t, "mqw-line", &out->line);
+    (void)number_find(t, "mqw-first", &out->first_ns);
+    out->resent = number_find(t, "mqw-resent", &resent) && resent != 0;
+    if (number_find(t, "mqw-forwarded", &h.forwarded) && h.forwarded > 0 &&
+        h.forwarded <= UINT32_MAX)
+        h.fields |= HEADER_FORWARDED;
+    if (number_find(t, "mqw-sent", &h.sent_ns)) {
+        out->sent_ns = h.sent_ns;
+        h.fields |= HEADER_SENT;
+    } else if (p->timestamp > 0 &&
+               p->timestamp < (uint64_t)INT64_MAX / NS_PER_S) {
+        h.sent_ns = p->timestamp * NS_PER_S;
+        h.fields |= HEADER_SENT;
+    }
+    /* A restriction without a valid value makes the message a dead letter:
+     * without the restriction it would run too early, too late or for too long.
+     * Any other header without a valid value is left out. */
+    if (!number_find(t, "mqw-due", &out->due_ns) && value_find(t, "mqw-due"))
+        out->wrong = "mqw-due is not a time in ns";
+    if (number_find(t, "mqw-expires", &h.expires_ns))
+        h.fields |= HEADER_EXPIRES;
+    else if (value_find(t, "mqw-expires"))
+        out->wrong = "mqw-expires is not a time in ns";
+    if (number_find(t, "mqw-timeout", &h.timeout_ms) && h.timeout_ms > 0 &&
+        h.timeout_ms <= HEADER_MS_MAX)
+        h.fields |= HEADER_TIMEOUT;
+    else if (value_find(t, "mqw-timeout"))
+        out->wrong = "mqw-timeout is not a number of ms above 0";
+    /* Keep the producer's own lines, as many as there is room for. */
+    for (int i = 0; i < t->num_entries && x_count < HEADER_X_MAX; i++) {
+        amqp_bytes_t key = t->entries[i].key;
+
+        if (!field_begins(key, OURS) && !field_is_brokers(key) &&
+            header_x_name_ok(key.bytes, key.len) &&
+            field_text(&t->entries[i].value, &text) &&
+            header_value_ok(text.bytes, text.len))
+            x[x_count++] =
+                (struct header_x){{key.bytes, key.len}, {text.bytes, text.len}};
+    }
+    while ((n = header_write(head, HEADER_MAX, &h, x, x_count)) == -EMSGSIZE &&
+           x_count > 0)
+        x_count--;
     empty_amqp_pool(&pool);
     out->head = n > 0 ? (size_t)n : 0;
     return n < 0 ? n : 0;
@@ -260,9 +248,7 @@ uint64_t envelope_number(amqp_bytes_t raw)
 
     if (!p)
         return 0;
-    for (int i = 0; i < p->headers.num_entries; i++)
-        if (field_named(p->headers.entries[i].key, "mqw-number"))
-            (void)field_number(&p->headers.entries[i].value, &found);
+    (void)number_find(&p->headers, "mqw-number", &found);
     empty_amqp_pool(&pool);
     return found;
 }
@@ -316,97 +302,55 @@ static bool field_stays(amqp_bytes_t key, const struct envelope_change *c)
             return false;
     return !(c->replay && field_named(key, "mqw-replay")) &&
            !(c->line && field_named(key, "mqw-line")) &&
+           !(c->derived && field_named(key, "mqw-derived")) &&
            !(c->no_expiry && field_named(key, "mqw-expires")) &&
            !field_is_brokers(key);
 }
 
-static amqp_field_value_t attempt_entry(struct writing *w,
-                                        const struct envelope_attempt *a)
-{
-    amqp_table_entry_t *t = pool_room(w, ENTRY * sizeof *t);
-
-    if (!t)
-        return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_VOID};
-    t[0] = entry_number("at", a->at_ns);
-    t[1] = entry_number("attempt", a->number);
-    t[2] = entry_number("ms", a->duration_ns / NS_PER_MS);
-    t[3] = entry_of_text(w, "error", a->error,
-                         a->error ? strnlen(a->error, ENVELOPE_ERROR) : 0);
-    t[4] = entry_of_text(w, "machine", a->machine, strlen(a->machine));
-    return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_TABLE,
-                                .value.table = {ENTRY, t}};
-}
-
-/* Write the history: of the attempts of the original and the new ones the first
- * and the last. */
+/* Write the history: of the attempts of the original and the new ones, the
+ * first and the last ones. */
 static void history_write(struct writing *w, const amqp_table_t *old,
                           const struct envelope_change *c)
 {
-    const amqp_array_t *was = NULL;
-    amqp_field_value_t *all;
-    int before, sum, n = 0;
+    const amqp_field_value_t *was = value_find(old, "mqw-history");
+    bool has = was && was->kind == AMQP_FIELD_KIND_ARRAY;
+    int before = has ? was->value.array.num_entries : 0;
+    int sum = before + (int)c->failed_count, n = 0;
+    amqp_field_value_t *all = pool_room(w, ENVELOPE_HISTORY * sizeof *all);
+    amqp_table_entry_t *t;
 
-    for (int i = 0; i < old->num_entries; i++)
-        if (field_named(old->entries[i].key, "mqw-history") &&
-            old->entries[i].value.kind == AMQP_FIELD_KIND_ARRAY)
-            was = &old->entries[i].value.value.array;
-    before = was ? was->num_entries : 0;
-    sum = before + (int)c->failed_count;
-    all = pool_room(w, ENVELOPE_HISTORY * sizeof *all);
     if (!all || sum == 0)
         return;
-    for (int i = 0; i < sum; i++)
-        if (i == 0 || i > sum - ENVELOPE_HISTORY)
-            all[n++] = i < before ? was->entries[i]
-                                  : attempt_entry(w, &c->failed[i - before]);
+    for (int i = 0; i < sum; i++) {
+        const struct envelope_attempt *a;
+        int values = 5;
+
+        if (i > 0 && i <= sum - ENVELOPE_HISTORY)
+            continue;
+        if (i < before) {
+            all[n++] = was->value.array.entries[i];
+            continue;
+        }
+        a = &c->failed[i - before];
+        t = pool_room(w, ENTRY * sizeof *t);
+        if (!t)
+            return;
+        t[0] = entry_number("at", a->at_ns);
+        t[1] = entry_number("attempt", a->number);
+        t[2] = entry_number("ms", a->duration_ns / NS_PER_MS);
+        t[3] = entry_of_text(w, "error", a->error,
+                             a->error ? strnlen(a->error, ENVELOPE_ERROR) : 0);
+        t[4] = entry_of_text(w, "machine", a->machine, strlen(a->machine));
+        if (a->usage.cpu_ns)
+            t[values++] = entry_number("cpu-us", a->usage.cpu_ns / NS_PER_US);
+        if (a->usage.peak_bytes)
+            t[values++] = entry_number("peak-kib", a->usage.peak_bytes >> 10);
+        all[n++] = (amqp_field_value_t){.kind = AMQP_FIELD_KIND_TABLE,
+                                        .value.table = {values, t}};
+    }
     entry_put(w, (amqp_table_entry_t){.key = amqp_cstring_bytes("mqw-history"),
                                       .value = {.kind = AMQP_FIELD_KIND_ARRAY,
                                                 .value.array = {n, all}}});
-}
-
-/* Write the end of the last handler's stderr. */
-static void tail_write(struct writing *w, const amqp_table_t *old,
-                       const struct envelope_change *c)
-{
-    const struct envelope_attempt *last =
-        c->failed_count ? &c->failed[c->failed_count - 1] : NULL;
-    size_t size = last ? last->tail_size : 0;
-
-    if (size > ENVELOPE_STDERR)
-        size = ENVELOPE_STDERR;
-    if (size > 0)
-        entry_put(w, entry_of_text(w, "mqw-stderr",
-                                   last->tail + last->tail_size - size, size));
-    for (int i = 0; !last && i < old->num_entries; i++)
-        if (field_named(old->entries[i].key, "mqw-stderr"))
-            entry_put(w, old->entries[i]);
-}
-
-/* Write the headers that a copy has of its own. */
-static void ours_write(struct writing *w, const struct envelope_change *c)
-{
-    const struct {
-        const char *name;
-        uint64_t value; /* 0: not written */
-    } numbers[] = {{"mqw-line", c->line},      {"mqw-hop", c->hop},
-                   {"mqw-first", c->first_ns}, {"mqw-replay", c->replay},
-                   {"mqw-due", c->due_ns},     {"mqw-resent", c->resent},
-                   {"mqw-died", c->died_ns}};
-    char id[ULID_TEXT];
-
-    ulid_print(*c->id, id);
-    entry_put(w, entry_of_text(w, "mqw-id", id, strlen(id)));
-    entry_put(w, entry_number("mqw-attempt", c->attempt));
-    entry_put(w, entry_number("mqw-number", c->number));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].value)
-            entry_put(w, entry_number(numbers[i].name, numbers[i].value));
-    if (c->reason)
-        entry_put(w,
-                  entry_of_text(w, "mqw-reason", c->reason, strlen(c->reason)));
-    if (c->error)
-        entry_put(w, entry_of_text(w, "mqw-error", c->error,
-                                   strnlen(c->error, ENVELOPE_ERROR)));
 }
 
 /* Fill the properties of a copy from those of the original. */
@@ -414,20 +358,54 @@ static int copy_fill(struct envelope_copy *out,
                      const amqp_basic_properties_t *p,
                      const struct envelope_change *c, bool plain)
 {
+    const struct {
+        const char *name;
+        uint64_t value; /* 0: not written */
+    } numbers[] = {{"mqw-line", c->line},      {"mqw-hop", c->hop},
+                   {"mqw-first", c->first_ns}, {"mqw-replay", c->replay},
+                   {"mqw-due", c->due_ns},     {"mqw-resent", c->resent},
+                   {"mqw-died", c->died_ns},   {"mqw-derived", c->derived}};
+    const struct envelope_attempt *last =
+        c->failed_count ? &c->failed[c->failed_count - 1] : NULL;
+    const amqp_table_t *old = &p->headers;
+    const amqp_field_value_t *stderr_was;
     struct writing w = {.copy = out};
+    char id[ULID_TEXT];
 
-    w.entries = pool_room(&w, ((size_t)p->headers.num_entries + OURS_MOST) *
+    w.entries = pool_room(&w, ((size_t)old->num_entries + OURS_MOST) *
                                   sizeof *w.entries);
     if (!w.entries)
         return -ENOMEM;
-    for (int i = 0; i < p->headers.num_entries; i++)
-        if (field_stays(p->headers.entries[i].key, c))
-            entry_put(&w, p->headers.entries[i]);
-    ours_write(&w, c);
-    if (!plain) {
-        history_write(&w, &p->headers, c);
-        tail_write(&w, &p->headers, c);
+    for (int i = 0; i < old->num_entries; i++)
+        if (field_stays(old->entries[i].key, c))
+            entry_put(&w, old->entries[i]);
+    ulid_print(*c->id, id);
+    entry_put(&w, entry_of_text(&w, "mqw-id", id, strlen(id)));
+    entry_put(&w, entry_number("mqw-attempt", c->attempt));
+    entry_put(&w, entry_number("mqw-number", c->number));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].value)
+            entry_put(&w, entry_number(numbers[i].name, numbers[i].value));
+    if (c->reason)
+        entry_put(
+            &w, entry_of_text(&w, "mqw-reason", c->reason, strlen(c->reason)));
+    if (c->error)
+        entry_put(&w, entry_of_text(&w, "mqw-error", c->error,
+                                    strnlen(c->error, ENVELOPE_ERROR)));
+    if (!plain)
+        history_write(&w, old, c);
+    /* Keep the end of the last handler's stderr. */
+    if (!plain && last && last->tail_size > 0) {
+        size_t size = last->tail_size < ENVELOPE_STDERR ? last->tail_size
+                                                        : ENVELOPE_STDERR;
+
+        entry_put(&w, entry_of_text(&w, "mqw-stderr",
+                                    last->tail + last->tail_size - size, size));
     }
+    stderr_was = plain || last ? NULL : value_find(old, "mqw-stderr");
+    if (stderr_was)
+        entry_put(&w, (amqp_table_entry_t){amqp_cstring_bytes("mqw-stderr"),
+                                           *stderr_was});
     out->properties = *p;
     out->properties.headers = (amqp_table_t){w.count, w.entries};
     out->properties.delivery_mode = 2;
@@ -485,15 +463,6 @@ int envelope_attempt_add(amqp_bytes_t *out, amqp_bytes_t raw,
     return err;
 }
 
-static amqp_table_entry_t entry_of(struct header_text name,
-                                   struct header_text value)
-{
-    return (amqp_table_entry_t){
-        .key = {name.size, (void *)(uintptr_t)name.at},
-        .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = {value.size, (void *)(uintptr_t)value.at}}};
-}
-
 int envelope_make(struct envelope_copy *out, uint32_t priority,
                   const void *data, const struct header *h,
                   const struct envelope_change *change)
@@ -540,102 +509,67 @@ int envelope_make(struct envelope_copy *out, uint32_t priority,
 
 /* ---- dead letters ---- */
 
-static void attempt_read(struct letter_envelope *l, const amqp_field_value_t *v)
-{
-    struct letter_attempt *a = &l->attempts[l->attempt_count];
-
-    if (v->kind != AMQP_FIELD_KIND_TABLE ||
-        l->attempt_count == ENVELOPE_HISTORY)
-        return;
-    l->attempt_count++;
-    for (int i = 0; i < v->value.table.num_entries; i++) {
-        const amqp_table_entry_t *e = &v->value.table.entries[i];
-
-        if (field_named(e->key, "at"))
-            (void)field_number(&e->value, &a->at_ns);
-        else if (field_named(e->key, "ms"))
-            (void)field_number(&e->value, &a->ms);
-        else if (field_named(e->key, "error"))
-            (void)field_text(&e->value, &a->error);
-        else if (field_named(e->key, "machine"))
-            (void)field_text(&e->value, &a->machine);
-    }
-}
-
-/* Read why the broker dropped a message: it expired, was rejected, or was
- * delivered too often. The newest death comes first. */
-static void broker_death_read(struct letter_envelope *l,
-                              const amqp_field_value_t *v)
-{
-    const amqp_table_t *t;
-    uint64_t seconds;
-
-    if (v->kind != AMQP_FIELD_KIND_ARRAY || v->value.array.num_entries == 0 ||
-        v->value.array.entries[0].kind != AMQP_FIELD_KIND_TABLE)
-        return;
-    t = &v->value.array.entries[0].value.table;
-    for (int i = 0; i < t->num_entries; i++) {
-        const amqp_table_entry_t *e = &t->entries[i];
-
-        if (field_named(e->key, "reason") && field_text(&e->value, &l->error))
-            l->reason = field_named(l->error, "expired")    ? REASON_EXPIRED
-                        : field_named(l->error, "rejected") ? REASON_REJECTED
-                                                            : REASON_CRASHED;
-        else if (field_named(e->key, "time") &&
-                 field_number(&e->value, &seconds) &&
-                 seconds < UINT64_MAX / NS_PER_S)
-            l->died_ns = seconds * NS_PER_S;
-    }
-}
-
-static void letter_field_read(struct letter_envelope *l,
-                              const amqp_table_entry_t *e)
-{
-    const amqp_field_value_t *v = &e->value;
-    char word[24] = "";
-    amqp_bytes_t text;
-
-    if (field_named(e->key, "mqw-reason") && field_text(v, &text)) {
-        if (text.len < sizeof word)
-            memcpy(word, text.bytes, text.len);
-        l->reason = dead_reason_parse(word);
-        if (l->reason == REASON_COUNT)
-            l->reason = REASON_NONE;
-    } else if (field_named(e->key, "mqw-error")) {
-        (void)field_text(v, &l->error);
-    } else if (field_named(e->key, "mqw-died")) {
-        (void)field_number(v, &l->died_ns);
-    } else if (field_named(e->key, "mqw-expires")) {
-        (void)field_number(v, &l->expires_ns);
-    } else if (field_named(e->key, "mqw-group")) {
-        (void)field_text(v, &l->group);
-    } else if (field_named(e->key, "mqw-stderr")) {
-        (void)field_text(v, &l->tail);
-    } else if (field_named(e->key, "mqw-history") &&
-               v->kind == AMQP_FIELD_KIND_ARRAY) {
-        for (int i = 0; i < v->value.array.num_entries; i++)
-            attempt_read(l, &v->value.array.entries[i]);
-    } else if (field_named(e->key, "x-delivery-count")) {
-        (void)field_number(v, &l->deliveries);
-    }
-}
-
 int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw)
 {
     const amqp_basic_properties_t *p;
-    const amqp_table_t *all;
+    const amqp_field_value_t *v;
+    const amqp_table_t *t;
+    char word[24] = "";
+    amqp_bytes_t text;
+    uint64_t seconds;
 
     *out = (struct letter_envelope){0};
     p = envelope_decode(raw, &out->pool);
     if (!p)
         return -EBADMSG;
-    all = &p->headers;
-    for (int i = 0; i < all->num_entries; i++)
-        letter_field_read(out, &all->entries[i]);
-    /* The reason that a worker gave takes precedence over the broker's. */
-    for (int i = 0; i < all->num_entries && out->reason == REASON_NONE; i++)
-        if (field_named(all->entries[i].key, "x-death"))
-            broker_death_read(out, &all->entries[i].value);
+    t = &p->headers;
+    if (text_find(t, "mqw-reason", &text) && text.len < sizeof word)
+        memcpy(word, text.bytes, text.len);
+    out->reason = dead_reason_parse(word);
+    if (out->reason == REASON_COUNT)
+        out->reason = REASON_NONE;
+    (void)text_find(t, "mqw-error", &out->error);
+    (void)text_find(t, "mqw-group", &out->group);
+    (void)text_find(t, "mqw-stderr", &out->tail);
+    (void)number_find(t, "mqw-died", &out->died_ns);
+    (void)number_find(t, "mqw-expires", &out->expires_ns);
+    (void)number_find(t, "x-delivery-count", &out->deliveries);
+    v = value_find(t, "mqw-history");
+    for (int i = 0; v && v->kind == AMQP_FIELD_KIND_ARRAY &&
+                    i < v->value.array.num_entries &&
+                    out->attempt_count < ENVELOPE_HISTORY;
+         i++) {
+        const amqp_field_value_t *one = &v->value.array.entries[i];
+        struct letter_attempt *a = &out->attempts[out->attempt_count];
+        uint64_t cpu_us = 0, peak_kib = 0;
+
+        if (one->kind != AMQP_FIELD_KIND_TABLE)
+            continue;
+        out->attempt_count++;
+        (void)number_find(&one->value.table, "at", &a->at_ns);
+        (void)number_find(&one->value.table, "ms", &a->ms);
+        (void)text_find(&one->value.table, "error", &a->error);
+        (void)text_find(&one->value.table, "machine", &a->machine);
+        (void)number_find(&one->value.table, "cpu-us", &cpu_us);
+        (void)number_find(&one->value.table, "peak-kib", &peak_kib);
+        if (cpu_us < INT64_MAX / NS_PER_US && peak_kib < INT64_MAX >> 10)
+            a->usage = (struct usage){cpu_us * NS_PER_US, peak_kib << 10};
+    }
+    /* If no worker gave a reason, read why the broker dropped the message: it
+     * expired, was rejected, or was delivered too often. The newest death comes
+     * first. */
+    v = value_find(t, "x-death");
+    if (out->reason != REASON_NONE || !v || v->kind != AMQP_FIELD_KIND_ARRAY ||
+        v->value.array.num_entries == 0 ||
+        v->value.array.entries[0].kind != AMQP_FIELD_KIND_TABLE)
+        return 0;
+    t = &v->value.array.entries[0].value.table;
+    if (text_find(t, "reason", &out->error))
+        out->reason = field_named(out->error, "expired")    ? REASON_EXPIRED
+                      : field_named(out->error, "rejected") ? REASON_REJECTED
+                                                            : REASON_CRASHED;
+    if (number_find(t, "time", &seconds) && seconds < UINT64_MAX / NS_PER_S)
+        out->died_ns = seconds * NS_PER_S;
     return 0;
 }
 

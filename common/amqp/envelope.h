@@ -64,6 +64,7 @@ struct envelope_attempt {
     const char *error, *machine;
     const char *tail; /* of stderr; any bytes */
     size_t tail_size;
+    struct usage usage;
 };
 
 /* The differences between a copy and its original. */
@@ -115,6 +116,7 @@ uint64_t envelope_number(amqp_bytes_t raw);
 struct letter_attempt {
     uint64_t at_ns, ms;
     amqp_bytes_t error, machine;
+    struct usage usage;
 };
 
 struct letter_envelope {

@@ -94,6 +94,14 @@ amqp_table_entry_t entry_text(const char *name, const char *value)
                   .value.bytes = amqp_cstring_bytes(value)}};
 }
 
+amqp_table_entry_t entry_of(struct header_text name, struct header_text value)
+{
+    return (amqp_table_entry_t){
+        .key = {name.size, (void *)(uintptr_t)name.at},
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = {value.size, (void *)(uintptr_t)value.at}}};
+}
+
 amqp_table_entry_t entry_number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){

@@ -76,7 +76,8 @@ void link_close(struct link **link); /* NULL-safe; sets NULL */
 /* ---- entries of an AMQP table; texts are borrowed ---- */
 
 amqp_table_entry_t entry_text(const char *name, const char *value);
-/* A number in a table has a sign: one above INT64_MAX becomes INT64_MAX. */
+amqp_table_entry_t entry_of(struct header_text name, struct header_text value);
+/* Numbers in a table are signed, so a larger number becomes INT64_MAX. */
 amqp_table_entry_t entry_number(const char *name, uint64_t n);
 amqp_table_entry_t entry_true(const char *name);
 

@@ -247,6 +247,7 @@ Test(envelope, history_keeps_the_first_and_the_last)
     static unsigned char last[sizeof raw];
     amqp_bytes_t was = with(NULL, 0);
     struct ulid id = {{1}};
+    struct letter_envelope l;
     const amqp_array_t *all;
 
     for (uint64_t i = 1; i <= 40; i++) {
@@ -255,7 +256,8 @@ Test(envelope, history_keeps_the_first_and_the_last)
                                           .error = "exit 1",
                                           .machine = "here",
                                           .tail = "noise",
-                                          .tail_size = 5};
+                                          .tail_size = 5,
+                                          .usage = {i * 1000, i << 10}};
         struct envelope_change change = {
             .id = &id, .attempt = i, .failed = &failed, .failed_count = 1};
 
@@ -274,6 +276,31 @@ Test(envelope, history_keeps_the_first_and_the_last)
         cr_assert_eq(in_copy("mqw-stderr")->value.bytes.len, 5);
         envelope_copy_free(&copy);
     }
+    cr_assert_eq(letter_envelope_read(&l, was), 0);
+    cr_assert_eq(l.attempts[15].usage.cpu_ns, 40000);
+    cr_assert_eq(l.attempts[15].usage.peak_bytes, 40 << 10);
+    letter_envelope_free(&l);
+}
+
+Test(envelope, copies_of_a_message_with_a_derived_id_say_so)
+{
+    amqp_table_entry_t marked[] = {number("mqw-derived", 1)};
+    struct ulid id = {{1}};
+    struct envelope_change change = {.id = &id, .derived = true};
+
+    cr_assert_eq(envelope_copy(&copy, with(NULL, 0), &change, false), 0);
+    cr_assert_eq(in_copy("mqw-derived")->value.i64, 1);
+    envelope_copy_free(&copy);
+    cr_assert_eq(envelope_copy(&copy, with(marked, 1), &change, false), 0);
+    cr_assert_eq(in_copy("mqw-derived")->value.i64, 1);
+    envelope_copy_free(&copy);
+    change.derived = false; /* a replay of mqdlq */
+    cr_assert_eq(envelope_copy(&copy, with(marked, 1), &change, false), 0);
+    cr_assert_eq(in_copy("mqw-derived")->value.i64, 1);
+    cr_assert_eq(envelope_read(&e, encode(&copy.properties), "body", 4, head),
+                 0);
+    cr_assert(e.derived);
+    envelope_copy_free(&copy);
 }
 
 Test(envelope, a_plain_copy_has_no_history)
@@ -291,11 +318,11 @@ Test(envelope, a_plain_copy_has_no_history)
 
 Test(envelope, a_letter_says_why_it_died_and_where)
 {
-    amqp_table_entry_t run[] = {number("at", 5), number("ms", 7),
-                                said("error", "exit 1"),
-                                said("machine", "mq1")};
+    amqp_table_entry_t run[] = {number("at", 5),         number("ms", 7),
+                                said("error", "exit 1"), said("machine", "mq1"),
+                                number("cpu-us", 11),    number("peak-kib", 3)};
     amqp_field_value_t one = {.kind = AMQP_FIELD_KIND_TABLE,
-                              .value.table = {4, run}};
+                              .value.table = {6, run}};
     amqp_table_entry_t all[] = {
         said("mqw-reason", "rejected"),
         said("mqw-error", "exit 65"),
@@ -312,6 +339,8 @@ Test(envelope, a_letter_says_why_it_died_and_where)
     cr_assert_eq(l.deliveries, 12);
     cr_assert_eq(l.attempt_count, 1);
     cr_assert_eq(l.attempts[0].ms, 7);
+    cr_assert_eq(l.attempts[0].usage.cpu_ns, 11000);
+    cr_assert_eq(l.attempts[0].usage.peak_bytes, 3072);
     cr_assert_eq(memcmp(l.attempts[0].machine.bytes, "mq1", 3), 0);
     letter_envelope_free(&l);
     cr_assert_eq(letter_envelope_same(&copy, with(all, 6)), 0);
