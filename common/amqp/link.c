@@ -50,6 +50,17 @@ bool link_closed_by(struct link *l, const amqp_method_t *method)
     return false;
 }
 
+uint64_t link_largest_body(const struct link *l)
+{
+    /* "message size 20 is larger than configured max size 10" */
+    const char *at =
+        strstr(l->why, "message size ") ? strstr(l->why, " max size ") : NULL;
+
+    return at && l->code == AMQP_PRECONDITION_FAILED
+               ? strtoull(at + strlen(" max size "), NULL, 10)
+               : 0;
+}
+
 int link_status(struct link *l, int status)
 {
     if (status == AMQP_STATUS_OK)

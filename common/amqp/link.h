@@ -69,6 +69,9 @@ int link_status(struct link *l, int status);
 /* Return true if the broker closes the channel or the connection by this
  * method, with `code` and `why` filled. */
 bool link_closed_by(struct link *l, const amqp_method_t *method);
+/* Return the broker's max_message_size in bytes, if it closed the channel
+ * because of a longer body; 0: it was closed for another reason. */
+uint64_t link_largest_body(const struct link *l);
 /* Open another channel 1 after -EPROTO of link_reply. */
 int link_channel(struct link *l);
 void link_close(struct link **link); /* NULL-safe; sets NULL */

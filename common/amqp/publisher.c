@@ -8,6 +8,7 @@
 #include "common/amqp/publisher.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,7 +273,8 @@ static void frames_wait(const struct publisher *b, uint64_t ns)
 
 /* Publish, read confirms, and with `wait` wait for more. -EINTR: told to stop;
  * -ENOENT: a message was returned; -EMSGSIZE: this connection has shorter
- * frames than the one for which the message was copied. */
+ * frames than the one for which the message was copied; -E2BIG: a body is
+ * longer than the broker accepts. */
 static int round_run(struct publisher *b, bool wait)
 {
     uint64_t before = b->confirmed, end, now;
@@ -307,6 +309,8 @@ static int round_run(struct publisher *b, bool wait)
         b->wait_ns = WAIT_FIRST;
     if (err == -ENOENT)
         return err;
+    if (err && link_largest_body(b->link) > 0)
+        return -E2BIG;
     if (err || confirms_late(&b->confirms, b->link)) {
         b->host++;
         b->returned = 0;
@@ -358,6 +362,7 @@ static int confirms_wait(struct publisher *b, unsigned count, struct problem *p)
 {
     uint64_t seen = b->confirmed;
     uint64_t end = ns_add(clock_mono_ns(), b->setup.wait_ns);
+    const struct broker_operand *o = b->setup.link.operand;
     int err = b->count > 0 ? round_run(b, false) : 0;
 
     while (!err && must_wait(b, count)) {
@@ -369,19 +374,42 @@ static int confirms_wait(struct publisher *b, unsigned count, struct problem *p)
         if (!err && must_wait(b, count) && clock_mono_ns() >= end)
             err = -ETIMEDOUT;
     }
-    if (err == -ENOENT)
-        return queue_missing(b, p);
+    if (err == -ENOENT) { /* no queue took a message */
+        /* Learn of each message that was sent whether a queue has it. */
+        end = clock_mono_ns() + REST_NS;
+        while (b->count > 0 && (!err || err == -ENOENT) &&
+               !publisher_stopping(b) && clock_mono_ns() < end) {
+            err = confirms_read(&b->confirms, b->link);
+            if (!err)
+                frames_wait(b, SLICE_NS);
+        }
+        if (b->acked > b->returned)
+            b->confirmed += b->acked - b->returned;
+        return problem_set(
+            p, EX_NOINPUT, ENOENT, "no queue %s in virtual host %s: %s",
+            o->queue, o->vhost,
+            b->setup.create ? "it or one of its wait queues was deleted during "
+                              "the run; run "
+                              "the command again to create it"
+                            : "start its worker, or run mqsend --create");
+    }
     if (err == -EMSGSIZE)
         return problem_set(p, EX_DATAERR, E2BIG,
                            "frame_max of %s, %d bytes, is less than that of "
                            "the other nodes: raise it",
-                           b->setup.link.operand->hosts[b->host].name,
+                           o->hosts[b->host].name,
                            amqp_get_frame_max(b->link->c));
+    if (err == -E2BIG)
+        return problem_set(p, EX_DATAERR, E2BIG,
+                           "body too large: %s accepts up to %" PRIu64
+                           " bytes; raise max_message_size in rabbitmq.conf of "
+                           "each node",
+                           o->hosts[b->host].name, link_largest_body(b->link));
     if (err == -ETIMEDOUT)
         return problem_set(p, EX_TEMPFAIL, ETIMEDOUT,
                            "%s does not confirm: it is full, or the broker has "
                            "no majority or no memory",
-                           b->setup.link.operand->shown);
+                           o->shown);
     return err ? problem_set(p, EX_TEMPFAIL, EINTR, "interrupted") : 0;
 }
 
@@ -431,6 +459,11 @@ uint64_t publisher_confirmed(const struct publisher *b)
 uint64_t publisher_refused(const struct publisher *b)
 {
     return b->twice ? 0 : b->returned;
+}
+
+uint64_t publisher_largest_body(const struct publisher *b)
+{
+    return b->link ? link_largest_body(b->link) : 0;
 }
 
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,

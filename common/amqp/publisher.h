@@ -98,6 +98,9 @@ uint64_t publisher_refused(const struct publisher *b);
 /* Create the queue for messages that wait for `ms`, if it is missing. */
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p);
+/* Return the most bytes that a body may have, if the broker refused a longer
+ * one; else 0. */
+uint64_t publisher_largest_body(const struct publisher *b);
 void publisher_close(struct publisher **publisher); /* NULL-safe; sets NULL */
 
 #endif

@@ -6,6 +6,7 @@
  */
 #define AMQP_BROKER 1
 #include "tests/e2e/amqp/amqp_fixture.h"
+#include "tests/harness/letters.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -265,6 +266,76 @@ Test(amqp_traps, a_queue_that_is_full_of_letters_holds_back_the_next)
     harness_until(amqp_ready(amqp_of("dead")) == before + DEAD, 60000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(harness_lines("runs"), DEAD, "none ran twice");
+}
+
+/* Set max_message_size for channels that are opened from now on. */
+#define MAX_MESSAGE_SIZE(bytes)                                       \
+    EVAL("application:set_env(rabbit, max_message_size, " bytes "), " \
+         "persistent_term:put(max_message_size, " bytes ").")
+
+Test(amqp_traps, a_body_that_is_too_large_for_a_copy_holds_up_no_other)
+{
+    char body[5000];
+    struct harness_process *w;
+    struct harness_result r;
+
+    memset(body, 'x', sizeof body);
+    filled(0);
+    amqp_publish(amqp_queue, body, sizeof body, (amqp_table_t){0, NULL});
+    amqp_send("small");
+    amqp_confirmed();
+    MAX_MESSAGE_SIZE("1000");
+    w = amqp_worker("-c", "1", "--backoff", "1s", "--jitter", "0", "--",
+                    harness_script("h",
+                                   "n=$(wc -c)\n"
+                                   "echo \"$MQW_ATTEMPT $MQW_REDELIVERED $n\" "
+                                   ">>runs\n"
+                                   "[ $n -gt 1000 ] || exit 65\n"
+                                   "[ $MQW_ATTEMPT -gt 1 ]\n"));
+    harness_wait_log(w, "event=too_large", 20000);
+    harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
+    cr_assert_eq(harness_log_count(w, "event=too_large"), 1);
+    cr_assert_eq(harness_log_count(w, "bytes=5000 max_message_size=1000"), 1);
+    r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqsend", amqp_operand(amqp_queue, 1)),
+        .input = body,
+        .input_size = sizeof body});
+    cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "accepts up to 1000 bytes"), "%s", r.err);
+    MAX_MESSAGE_SIZE("16777216");
+    amqp_disconnect();
+    cr_assert_eq(amqp_ctl("close_all_connections", "test").status, 0);
+    amqp_connect();
+    /* The end of the connection gives the original back, too, marked. */
+    harness_until(harness_lines_with("runs", "2 0 5000") +
+                          harness_lines_with("runs", "2 1 5000") >
+                      0,
+                  60000);
+    cr_assert_eq(harness_lines_with("runs", "1 0 5000"), 1);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+Test(amqp_traps, a_body_that_is_too_large_to_forward_is_a_dead_letter)
+{
+    const char *q = harness_queue(10, 4096);
+    const struct harness_letter *l;
+    struct harness_process *w;
+    char body[3001];
+
+    memset(body, 'x', sizeof body - 1);
+    body[sizeof body - 1] = '\0';
+    filled(0);
+    MAX_MESSAGE_SIZE("1000");
+    harness_send_text(q, body);
+    harness_send_text(q, "small");
+    w = harness_worker(q, "--forward", amqp_operand(amqp_queue, 1));
+    l = harness_wait_letters(q, 1, 60000);
+    MAX_MESSAGE_SIZE("16777216");
+    cr_assert_str_eq(l->reason, "rejected");
+    cr_assert_not_null(strstr(l->error, "accepts up to 1000 bytes"), "%s",
+                       l->error);
+    harness_until(amqp_ready(amqp_queue) == 1, 60000);
+    cr_assert_eq(harness_stop(w, 20000), 0);
 }
 
 /* Nothing tells them apart: each runs as often as it fails. */

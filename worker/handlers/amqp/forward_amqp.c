@@ -252,6 +252,24 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
     }
 }
 
+/* End the connection after a failure. A message that the broker refuses as too
+ * large becomes a dead letter, because each try would hold up the others. */
+static void lane_fail(struct coprocess *lane)
+{
+    uint64_t most = publisher_largest_body(lane->publisher);
+
+    for (unsigned i = 0; most > 0 && i < lane->count; i++) {
+        struct sent *s = &lane->open[i];
+
+        if (s->refused || s->d->body_size <= most)
+            continue;
+        forward_refuse(&s->out, "not forwarded: %s; then run mqdlq replay",
+                       lane->failed.text);
+        s->refused = true;
+    }
+    publisher_close(&lane->publisher);
+}
+
 /* Wait until all published messages are confirmed, then return the next open
  * delivery with its outcome. NULL: woken, and there is room for more. After a
  * failure close the connection, with its copies of the messages: they are given

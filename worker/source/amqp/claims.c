@@ -940,29 +940,10 @@ uint64_t *claims_take_back(struct claims *c, size_t *n)
 
 /* ---- for the outbox ---- */
 
-struct amqp_job *claims_job_next(struct claims *c)
-{
-    struct unconfirmed *u;
-
-    pthread_mutex_lock(&c->mtx);
-    u = TAILQ_FIRST(&c->jobs);
-    if (u)
-        TAILQ_REMOVE(&c->jobs, u, link);
-    pthread_mutex_unlock(&c->mtx);
-    return u ? amqp_job_of(u) : NULL;
-}
-
-void claims_job_back(struct claims *c, struct amqp_job *j)
+void claims_jobs_take(struct claims *c, struct unconfirmed_list *to)
 {
     pthread_mutex_lock(&c->mtx);
-    TAILQ_INSERT_HEAD(&c->jobs, &j->u, link);
-    pthread_mutex_unlock(&c->mtx);
-}
-
-void claims_jobs_again(struct claims *c, struct confirms *confirms)
-{
-    pthread_mutex_lock(&c->mtx);
-    confirms_lost(confirms, &c->jobs);
+    TAILQ_CONCAT(to, &c->jobs, link);
     pthread_mutex_unlock(&c->mtx);
 }
 

@@ -147,12 +147,8 @@ uint64_t *claims_take_back(struct claims *c, size_t *n);
 
 /* ---- for the outbox ---- */
 
-/* Take the next job off its list; NULL: there is none. */
-struct amqp_job *claims_job_next(struct claims *c);
-/* Put a job back in front of the others. */
-void claims_job_back(struct claims *c, struct amqp_job *j);
-/* Put all jobs of a lost connection back in front, in order. */
-void claims_jobs_again(struct claims *c, struct confirms *confirms);
+/* Move all jobs to the end of `to`. */
+void claims_jobs_take(struct claims *c, struct unconfirmed_list *to);
 /* Finish a job: the broker has confirmed the copy. */
 void claims_confirmed(struct claims *c, struct amqp_job *j);
 /* Describe a failed attempt, for the history of a copy. */

@@ -449,8 +449,7 @@ static void inbox_lost(struct inbox *in, int err)
 {
     uint64_t wait = in->side->wait_ns;
 
-    side_lost(in->side,
-              in->side->link->why[0] ? in->side->link->why : errno_text(-err));
+    side_lost(in->side, err);
     incoming_next(&in->part);
     /* Wait longer each time if the connection is lost before it is used. */
     if (claims_void(in->queue->claims))

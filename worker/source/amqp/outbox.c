@@ -39,11 +39,14 @@ struct count {
 struct outbox {
     struct side *side;                 /* c  the queue's */
     struct amqp_queue *queue;          /* c */
+    struct unconfirmed_list jobs;      /* t  jobs to publish */
     struct confirms confirms;          /* t */
     unsigned declared[PARTITIONS_MAX]; /* t  of each part, bits of the wait
                                         *    queues */
     bool missing;                      /* t  one of the queues was deleted */
     uint64_t refused_ns;               /* t  pause after the next refusal */
+    uint64_t largest; /* t  largest body that the broker accepts, bytes */
+    struct unconfirmed_list too_large; /* t  jobs with larger bodies */
 
     pthread_mutex_t mtx;
     pthread_cond_t changed; /* q  a count came */
@@ -126,6 +129,34 @@ static int copy_publish(struct outbox *o, struct amqp_job *j, const char *name,
     return err;
 }
 
+/* Return the next job whose body the broker accepts; NULL if there is none. Set
+ * jobs with a longer body aside: the broker closes the channel when such a copy
+ * is published, so each try would hold up the other jobs. */
+static struct amqp_job *job_next(struct outbox *o)
+{
+    struct amqp_message *m;
+    struct unconfirmed *u;
+    char id[ULID_TEXT];
+
+    claims_jobs_take(o->queue->claims, &o->jobs);
+    while ((u = TAILQ_FIRST(&o->jobs)) != NULL) {
+        m = amqp_job_message(amqp_job_of(u));
+        if (m->body_size <= o->largest)
+            return amqp_job_of(u);
+        TAILQ_REMOVE(&o->jobs, u, link);
+        TAILQ_INSERT_TAIL(&o->too_large, u, link);
+        log_error(
+            "too_large", F_STR("queue", o->queue->operand->shown),
+            F_STR("msg", ulid_print(m->id, id)), F_UINT("bytes", m->body_size),
+            F_UINT("max_message_size", o->largest),
+            F_STR("next", "its retry or dead letter cannot be published, so it "
+                          "stays unacknowledged; raise max_message_size in "
+                          "rabbitmq.conf of each node and restart the nodes; "
+                          "the worker tries again on its next connection"));
+    }
+    return NULL;
+}
+
 /* ---- confirms and returns ---- */
 
 /* Finish a confirmed job. If the broker has returned its copy, a queue is gone:
@@ -140,7 +171,7 @@ static int job_confirmed(void *arg, struct unconfirmed *u)
         claims_confirmed(o->queue->claims, j);
         return 0;
     }
-    claims_job_back(o->queue->claims, j);
+    TAILQ_INSERT_HEAD(&o->jobs, u, link);
     o->missing = true;
     snprintf(o->side->link->why, LINK_WHY, "one of the queues was deleted");
     return -ENOENT;
@@ -206,11 +237,11 @@ static int outbox_begin(struct outbox *o)
 static void outbox_lost(struct outbox *o, int err)
 {
     uint64_t wait = o->side->wait_ns;
+    uint64_t largest = link_largest_body(o->side->link);
 
     atomic_store(&o->queue->doubted, o->side->link->host + 1);
     side_wake(&o->queue->inbox);
-    side_lost(o->side,
-              o->side->link->why[0] ? o->side->link->why : errno_text(-err));
+    side_lost(o->side, err);
     /* The broker refuses messages as long as a queue is full. So wait longer
      * before each try, until a message is confirmed. */
     if (err == -EAGAIN || err == -EPROTO) {
@@ -218,73 +249,74 @@ static void outbox_lost(struct outbox *o, int err)
         o->refused_ns =
             2 * o->side->wait_ns < NACK_MOST ? 2 * o->side->wait_ns : NACK_MOST;
     }
-    claims_jobs_again(o->queue->claims, &o->confirms);
-}
-
-/* Do one round of work, then wait. -errno: the connection is of no more use. */
-static int outbox_serve(struct outbox *o)
-{
-    uint32_t messages = 0, consumers = 0;
-    char name[TOPOLOGY_NAME];
-    const char *queue;
-    struct amqp_job *j;
-    int err = outbox_read(o);
-
-    /* Answer a thread that waits in outbox_count. */
-    pthread_mutex_lock(&o->mtx);
-    queue = o->count.asked && !o->count.answered ? o->count.queue : NULL;
-    pthread_mutex_unlock(&o->mtx);
-    if (!err && queue) {
-        err = topology_count(o->side->link, queue, &messages, &consumers);
-        pthread_mutex_lock(&o->mtx);
-        if (o->count.asked && o->count.queue == queue) { /* still waiting */
-            o->count.messages = messages;
-            o->count.err = err;
-            o->count.answered = true;
-            pthread_cond_broadcast(&o->changed);
-        }
-        pthread_mutex_unlock(&o->mtx);
+    confirms_lost(&o->confirms, &o->jobs);
+    /* If the connection was lost for another reason, another limit may apply
+     * now: a node was restarted, or the next host has a different one. */
+    if (largest == 0) {
+        TAILQ_CONCAT(&o->too_large, &o->jobs, link);
+        TAILQ_CONCAT(&o->jobs, &o->too_large, link);
     }
-    /* Publish what follows from verdicts, or put the job back as it was. */
-    while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
-           (j = claims_job_next(o->queue->claims)) != NULL) {
-        err = target_find(o, j, name);
-        if (!err) {
-            j->u.number = o->confirms.numbers + 1; /* for job_returned */
-            j->returned = false;
-            err = copy_publish(o, j, name, false);
-            if (err == -EMSGSIZE)
-                err = copy_publish(o, j, name, true);
-            FAULT_POINT("amqp_published");
-        }
-        if (err)
-            claims_job_back(o->queue->claims, j);
-    }
-    if (!err && confirms_late(&o->confirms, o->side->link))
-        err = -ETIMEDOUT;
-    if (!err)
-        err = outbox_read(o); /* frames that came during a call */
-    if (!err)
-        side_wait(o->side,
-                  TAILQ_EMPTY(&o->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);
-    return err;
+    o->largest = largest > 0 ? largest : UINT64_MAX;
 }
 
 void *outbox_main(void *outbox)
 {
     struct outbox *o = outbox;
-    int err = 0;
+    struct side *side = o->side;
+    uint32_t messages = 0;
+    char name[TOPOLOGY_NAME];
+    const char *queue;
+    struct amqp_job *j;
+    int err;
 
     while (!atomic_load(&o->queue->stopping)) {
-        if (!o->side->link &&
-            (!side_reconnect(o->side) || (err = outbox_begin(o)) < 0)) {
-            if (o->side->link)
+        if (!side->link) {
+            err = side_reconnect(side) ? outbox_begin(o) : 0;
+            if (err)
                 outbox_lost(o, err);
             continue;
         }
-        err = outbox_serve(o);
+        err = outbox_read(o);
+        /* Answer a thread that waits in outbox_count. */
+        pthread_mutex_lock(&o->mtx);
+        queue = o->count.asked && !o->count.answered ? o->count.queue : NULL;
+        pthread_mutex_unlock(&o->mtx);
+        if (!err && queue) {
+            err = topology_count(side->link, queue, &messages, NULL);
+            pthread_mutex_lock(&o->mtx);
+            if (o->count.asked && o->count.queue == queue) { /* still waiting */
+                o->count.messages = messages;
+                o->count.err = err;
+                o->count.answered = true;
+                pthread_cond_broadcast(&o->changed);
+            }
+            pthread_mutex_unlock(&o->mtx);
+        }
+        /* Publish what follows from verdicts. */
+        while (!err && !side->link->blocked && !confirms_full(&o->confirms) &&
+               (j = job_next(o)) != NULL) {
+            err = target_find(o, j, name);
+            if (!err) {
+                j->u.number = o->confirms.numbers + 1; /* for job_returned */
+                j->returned = false;
+                TAILQ_REMOVE(&o->jobs, &j->u, link);
+                err = copy_publish(o, j, name, false);
+                if (err == -EMSGSIZE)
+                    err = copy_publish(o, j, name, true);
+                if (err)
+                    TAILQ_INSERT_HEAD(&o->jobs, &j->u, link);
+                FAULT_POINT("amqp_published");
+            }
+        }
+        if (!err && confirms_late(&o->confirms, side->link))
+            err = -ETIMEDOUT;
+        if (!err)
+            err = outbox_read(o); /* frames that came during a call */
         if (err)
             outbox_lost(o, err);
+        else
+            side_wait(side, TAILQ_EMPTY(&o->confirms.sent) ? UINT64_MAX
+                                                           : LATE_LOOK_NS);
     }
     return NULL;
 }
@@ -303,10 +335,13 @@ int outbox_open(struct outbox **out, struct amqp_queue *queue,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     *o = (struct outbox){.side = &queue->outbox,
                          .queue = queue,
+                         .largest = UINT64_MAX,
                          .confirms = {.confirmed = job_confirmed,
                                       .returned = job_returned,
                                       .arg = o}};
+    TAILQ_INIT(&o->jobs);
     TAILQ_INIT(&o->confirms.sent);
+    TAILQ_INIT(&o->too_large);
     pthread_mutex_init(&o->mtx, NULL);
     pthread_condattr_init(&clock);
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -80,13 +80,12 @@ void side_limited(struct side *side)
                       "dead letters after 20 deliveries"));
 }
 
-void side_lost(struct side *side, const char *why)
+void side_lost(struct side *side, int err)
 {
     const struct broker_operand *o = side->queue->operand;
+    const char *why = side->link->why[0] ? side->link->why : errno_text(-err);
     bool too_slow = strstr(why, "timed out") && strstr(why, "acknowledgement");
 
-    if (!side->link)
-        return;
     log_warn(
         "link_lost", F_STR("queue", o->shown), F_STR("side", side->name),
         F_STR("host", o->hosts[side->link->host].name), F_STR("reason", why),

@@ -87,8 +87,8 @@ int side_start(struct side *side, void *(*main)(void *), void *arg);
  * Then close the connection. */
 void side_stop(struct side *side);
 void side_wake(struct side *side);
-/* Close the connection, and log the reason. */
-void side_lost(struct side *side, const char *why);
+/* Close the connection, and log the reason: that of the link, or else `err`. */
+void side_lost(struct side *side, int err);
 /* Wait for a pause that grows with each try, then try to connect. Returns true
  * if there is a connection. */
 bool side_reconnect(struct side *side);
