@@ -161,8 +161,10 @@ struct publisher {
     uint64_t acked;    /* since the first return, those returned included */
     bool twice;        /* some were sent on another connection before */
     struct confirms confirms;
-    struct unconfirmed_list waiting; /* to be published, before later ones */
-    unsigned count;                  /* of both lists */
+    struct unconfirmed_list waiting;   /* to be published, before later ones */
+    unsigned count;                    /* of both lists */
+    unsigned declared[PARTITIONS_MAX]; /* of each part, bits of the wait queues
+                                        * that exist */
     char scratch[PROPERTIES_MOST];
 };
 
@@ -173,32 +175,27 @@ static struct copy *copy_of(struct unconfirmed *u)
 
 /* ---- sending ---- */
 
-/* Mark the properties as those of a message that was sent before. */
-static int resent_add(amqp_basic_properties_t *p, amqp_pool_t *pool)
-{
-    size_t n = p->_flags & AMQP_BASIC_HEADERS_FLAG
-                   ? (size_t)p->headers.num_entries
-                   : 0;
-    amqp_table_entry_t *all = amqp_pool_alloc(pool, (n + 1) * sizeof *all);
-
-    if (!all)
-        return -ENOMEM;
-    if (n > 0)
-        memcpy(all, p->headers.entries, n * sizeof *all);
-    all[n] = entry_number("mqw-resent", 1);
-    p->headers = (amqp_table_t){(int)n + 1, all};
-    p->_flags |= AMQP_BASIC_HEADERS_FLAG;
-    return 0;
-}
-
+/* Publish a copy, marked if it was published on an earlier connection. */
 static int copy_send(struct publisher *b, struct copy *c)
 {
     amqp_pool_t pool;
     amqp_basic_properties_t *p = envelope_decode(c->properties, &pool);
+    amqp_table_entry_t *all;
+    size_t n;
     int err = p ? 0 : -ENOMEM;
 
-    if (!err && c->u.resent)
-        err = resent_add(p, &pool);
+    if (!err && c->u.resent) {
+        n = p->_flags & AMQP_BASIC_HEADERS_FLAG ? (size_t)p->headers.num_entries
+                                                : 0;
+        all = amqp_pool_alloc(&pool, (n + 1) * sizeof *all);
+        err = all ? 0 : -ENOMEM;
+        if (all && n > 0)
+            memcpy(all, p->headers.entries, n * sizeof *all);
+        if (all)
+            all[n] = entry_number("mqw-resent", 1);
+        p->headers = (amqp_table_t){(int)n + 1, all};
+        p->_flags |= AMQP_BASIC_HEADERS_FLAG;
+    }
     if (!err)
         err = confirms_publish(&b->confirms, b->link, &c->u, &b->setup.topology,
                                c->queue, p, c->body);
@@ -259,7 +256,7 @@ static int publisher_reconnect(struct publisher *b, struct problem *p)
 
 static bool publisher_stopping(const struct publisher *b)
 {
-    return b->setup.stop(b->setup.arg);
+    return b->setup.stop && b->setup.stop(b->setup.arg);
 }
 
 /* Wait until the broker has sent something or `ns` have passed. */
@@ -330,30 +327,6 @@ static int round_run(struct publisher *b, bool wait)
 static bool must_wait(const struct publisher *b, unsigned count)
 {
     return b->count > count || (b->count > 0 && !b->link);
-}
-
-/* Report that no queue took a message, once it is known for each message that
- * was sent whether a queue has it. */
-static int queue_missing(struct publisher *b, struct problem *p)
-{
-    const struct broker_operand *o = b->setup.link.operand;
-    uint64_t end = clock_mono_ns() + REST_NS;
-    int err = -ENOENT;
-
-    while (b->count > 0 && (!err || err == -ENOENT) && !publisher_stopping(b) &&
-           clock_mono_ns() < end) {
-        err = confirms_read(&b->confirms, b->link);
-        if (!err)
-            frames_wait(b, SLICE_NS);
-    }
-    if (b->acked > b->returned)
-        b->confirmed += b->acked - b->returned;
-    return problem_set(p, EX_NOINPUT, ENOENT,
-                       "no queue %s in virtual host %s: %s", o->queue, o->vhost,
-                       b->setup.create
-                           ? "it or one of its wait queues was deleted during "
-                             "the run; run the command again to create it"
-                           : "start its worker, or run mqsend --create");
 }
 
 /* Wait until at most `count` messages are not confirmed. Each confirm restarts
@@ -469,12 +442,20 @@ uint64_t publisher_largest_body(const struct publisher *b)
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p)
 {
-    /* The connection may have been lost with the last confirm. */
-    int err = b->link ? 0 : publisher_reconnect(b, p);
+    unsigned bit = 1U << topology_index(ms);
+    int err;
 
+    if (b->declared[part] & bit)
+        return 0;
+    /* The connection may have been lost with the last confirm. */
+    err = b->link ? 0 : publisher_reconnect(b, p);
     if (!err && !b->setup.create)
         err = topology_there(b->link, &b->setup.topology, part, p);
-    return err ? err : topology_wait(b->link, &b->setup.topology, part, ms, p);
+    if (!err)
+        err = topology_wait(b->link, &b->setup.topology, part, ms, p);
+    if (!err)
+        b->declared[part] |= bit;
+    return err;
 }
 
 /* ---- open and close ---- */

@@ -31,38 +31,14 @@ struct run {
     struct publisher *publisher;
     struct topology topology;
     uint64_t given; /* messages that the publisher accepted */
-    unsigned declared[PARTITIONS_MAX]; /* bits of each part's wait queues */
-    unsigned next; /* part for the next message without a group */
+    unsigned next;  /* part for the next message without a group */
     char password[BROKER_PASSWORD];
 };
 
-/* Write the lines that the text header of a POSIX queue's message would have.
- * Returns the number of entries. */
-static int headers_fill(const struct envelope *e, uint64_t now,
-                        amqp_table_entry_t all[ENTRIES])
-{
-    int n = 0;
-
-    all[n++] = entry_number("mqw-sent", now);
-    if (envelope_not_before(e, now))
-        all[n++] = entry_number("mqw-due", envelope_not_before(e, now));
-    if (e->ttl_ns)
-        all[n++] = entry_number("mqw-expires", ns_add(now, e->ttl_ns));
-    if (e->timeout_ms)
-        all[n++] = entry_number("mqw-timeout", e->timeout_ms);
-    if (e->group)
-        all[n++] = entry_text("mqw-group", e->group);
-    for (size_t i = 0; i < e->x_count; i++)
-        all[n++] = (amqp_table_entry_t){
-            .key = {e->x[i].name.size, (void *)(uintptr_t)e->x[i].name.at},
-            .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                      .value.bytes = {e->x[i].value.size,
-                                      (void *)(uintptr_t)e->x[i].value.at}}};
-    return n;
-}
-
 /* Give one message to the publisher, which keeps a copy. Its queue is the part
- * of its group, or the parts in turn; or their wait queue if it is delayed. */
+ * of its group, or the parts in turn; or their wait queue if it is delayed. Its
+ * headers are the lines that the text header would have on a POSIX queue.
+ * Callback of posting_run. */
 static int message_put(void *arg, const char *body, size_t size,
                        struct problem *p)
 {
@@ -73,11 +49,12 @@ static int message_put(void *arg, const char *body, size_t size,
     amqp_basic_properties_t properties = {
         ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
         .headers = {0, headers},
-        .delivery_mode = 2};
+        .delivery_mode = 2,
+        .priority = (uint8_t)post->priority};
     char name[TOPOLOGY_NAME], id[ULID_TEXT];
     uint64_t now = clock_wall_ns(), due = envelope_not_before(e, now), ms;
-    unsigned bit, part = 0, parts = r->topology.partitions;
-    int err;
+    unsigned part = 0, parts = r->topology.partitions;
+    int n = 0, err;
 
     if (size > post->most)
         return problem_set(p, EX_DATAERR, EMSGSIZE,
@@ -89,24 +66,29 @@ static int message_put(void *arg, const char *body, size_t size,
                         : r->next++ % parts;
     ms = topology_target(&r->topology, part,
                          due > now ? (due - now) / NS_PER_MS : 0, name);
-    bit = 1U << topology_index(ms);
-    if (ms > 0 && !(r->declared[part] & bit)) {
-        err = publisher_wait_queue(r->publisher, part, ms, p);
-        if (err)
-            return err;
-        r->declared[part] |= bit;
-    }
+    err = ms > 0 ? publisher_wait_queue(r->publisher, part, ms, p) : 0;
+    if (err)
+        return err;
     if (!e->has_id && !e->raw)
         e->id = ulid_make(now);
     if (!e->raw) {
         properties._flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
         properties.message_id = amqp_cstring_bytes(ulid_print(e->id, id));
-        properties.headers.num_entries = headers_fill(e, now, headers);
+        headers[n++] = entry_number("mqw-sent", now);
+        if (due)
+            headers[n++] = entry_number("mqw-due", due);
+        if (e->ttl_ns)
+            headers[n++] = entry_number("mqw-expires", ns_add(now, e->ttl_ns));
+        if (e->timeout_ms)
+            headers[n++] = entry_number("mqw-timeout", e->timeout_ms);
+        if (e->group)
+            headers[n++] = entry_text("mqw-group", e->group);
+        for (size_t i = 0; i < e->x_count; i++)
+            headers[n++] = entry_of(e->x[i].name, e->x[i].value);
+        properties.headers.num_entries = n;
     }
-    if (post->priority) {
+    if (post->priority)
         properties._flags |= AMQP_BASIC_PRIORITY_FLAG;
-        properties.priority = (uint8_t)post->priority;
-    }
     r->given++;
     err = publisher_put(r->publisher, name, &properties, body, size, p);
     if (err == -ENOMEM || err == -EMSGSIZE)
