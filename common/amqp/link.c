@@ -189,7 +189,10 @@ int incoming_frame(struct incoming *in, struct link *l, const amqp_frame_t *f)
     if (f->frame_type == AMQP_FRAME_METHOD &&
         m->id == AMQP_BASIC_CANCEL_METHOD) {
         snprintf(l->why, sizeof l->why,
-                 "the broker cancelled the consumer: was the queue deleted?");
+                 "the broker cancelled the consumer: was the queue deleted%s?",
+                 l->server < SERVER_4_3 ? ""
+                                        : ", or was a message not acknowledged "
+                                          "within consumer_timeout");
         return -ENOENT;
     }
     if (f->frame_type == AMQP_FRAME_METHOD)
@@ -219,39 +222,6 @@ int incoming_frame(struct incoming *in, struct link *l, const amqp_frame_t *f)
 }
 
 /* ---- open ---- */
-
-/* Make a socket with the keys that were given. */
-static amqp_socket_t *
-socket_make(struct link *l, const struct link_setup *setup, struct problem *p)
-{
-    const char *ca = setup->tls.ca ? setup->tls.ca : SYSTEM_CA;
-    amqp_socket_t *s = setup->operand->tls ? amqp_ssl_socket_new(l->c)
-                                           : amqp_tcp_socket_new(l->c);
-
-    if (!s) {
-        problem_memory(p);
-        return NULL;
-    }
-    if (!setup->operand->tls)
-        return s;
-    (void)amqp_ssl_socket_set_ssl_versions(s, AMQP_TLSv1_2, AMQP_TLSvLATEST);
-    if (amqp_ssl_socket_set_cacert(s, ca) != AMQP_STATUS_OK) {
-        (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "--tls-ca: %s has no certificates that can be read",
-                          ca);
-        return NULL;
-    }
-    if (setup->tls.cert &&
-        amqp_ssl_socket_set_key(s, setup->tls.cert, setup->tls.key) !=
-            AMQP_STATUS_OK) {
-        (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "--tls-cert %s and --tls-key %s: cannot be read, or "
-                          "do not belong together",
-                          setup->tls.cert, setup->tls.key);
-        return NULL;
-    }
-    return s;
-}
 
 /* Connect once more, to find the errno that the library does not return; 0: no
  * error, or not known. */
@@ -288,7 +258,7 @@ static int socket_refused(const struct link_setup *setup, unsigned i,
     if (status == AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED)
         return problem_set(p, EX_CONFIG, EPERM,
                            "the certificate of %s:%u is for another name: use "
-                           "the name that is in it, or get another one",
+                           "a name in it, or get another certificate",
                            h->name, h->port);
     if (status == AMQP_STATUS_SSL_PEER_VERIFY_FAILED)
         return problem_set(p, EX_CONFIG, EPERM,
@@ -311,29 +281,6 @@ static int socket_refused(const struct link_setup *setup, unsigned i,
         : error                                          ? errno_text(error)
                 : amqp_error_string2(status),
         setup->operand->host_count > 1 ? ", nor to the others" : "");
-}
-
-/* Log in with our capabilities. Without them the broker would not report that
- * it cancels a consumer, nor that it accepts no messages. */
-static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
-{
-    amqp_table_entry_t can[] = {
-        entry_true("consumer_cancel_notify"), entry_true("connection.blocked"),
-        entry_true("authentication_failure_close"), entry_true("basic.nack"),
-        entry_true("publisher_confirms")};
-    amqp_table_entry_t all[] = {
-        {.key = amqp_cstring_bytes("capabilities"),
-         .value = {.kind = AMQP_FIELD_KIND_TABLE,
-                   .value.table = {sizeof can / sizeof can[0], can}}},
-        entry_text("connection_name", setup->name),
-        entry_text("product", "mqworker"),
-        entry_text("version", MQW_VERSION)};
-    const amqp_table_t properties = {sizeof all / sizeof all[0], all};
-
-    return amqp_login_with_properties(l->c, setup->operand->vhost, CHANNELS,
-                                      FRAME_MAX, LINK_HEARTBEAT, &properties,
-                                      AMQP_SASL_METHOD_PLAIN,
-                                      setup->operand->user, setup->password);
 }
 
 /* Report why the broker refuses the login. */
@@ -384,47 +331,6 @@ void link_property(const struct link *l, const char *name, char *out,
             (void)safe_text_copy(out, room, e->value.value.bytes.bytes,
                                  e->value.value.bytes.len);
     }
-}
-
-/* Convert "3.10.8" to 0x030a08. */
-static unsigned version_number(const char *text)
-{
-    unsigned number = 0;
-    char *end;
-
-    for (int i = 0; i < 3; i++) {
-        unsigned long part = strtoul(text, &end, 10);
-
-        number = number << 8 | (part < 255 ? (unsigned)part : 255);
-        text = *end == '.' ? end + 1 : end;
-    }
-    return number;
-}
-
-/* Refuse a server that may lose messages. */
-static int link_server_check(struct link *l, const struct link_setup *setup,
-                             struct problem *p)
-{
-    const char *host = setup->operand->hosts[l->host].name;
-    char product[64];
-
-    link_property(l, "product", product, sizeof product);
-    link_property(l, "version", l->version, sizeof l->version);
-    l->server = version_number(l->version);
-    if (strcmp(product, "RabbitMQ") != 0)
-        return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
-                           "%s is %s %s: only RabbitMQ's quorum queues are "
-                           "known to lose nothing",
-                           host, product[0] ? product : "a server without name",
-                           l->version);
-    if (l->server < LEAST)
-        return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
-                           "%s has RabbitMQ %s: its dead lettering may lose "
-                           "messages; " LEAST_TEXT
-                           " or later is needed, 3.12.5 "
-                           "or later is better",
-                           host, l->version);
-    return 0;
 }
 
 static int channel_open(struct link *l)
@@ -566,6 +472,8 @@ int link_open(struct link **out, const struct link_setup *setup, unsigned first,
         if (l->c)
             (void)amqp_destroy_connection(l->c);
         err = host_connect(l, setup, (first + n) % count, p);
+        if (!err)
+            err = host_log_in(l, setup, p);
     }
     if (err)
         link_close(&l);

@@ -25,7 +25,10 @@
 /* From this version on, a replicated queue drops a message after 20 deliveries
  * by default, and supports priorities. */
 #define SERVER_4 0x040000
-#define LINK_WHY 256
+/* From this version on, the broker cancels the consumer of a message that is
+ * not acknowledged within consumer_timeout; earlier ones close the channel. */
+#define SERVER_4_3 0x040300
+#define LINK_WHY   256
 
 struct link_setup {
     const struct broker_operand *operand;

@@ -136,11 +136,13 @@ unsigned topology_index(uint64_t ms)
 #define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
 
 /* A queue's declaration. Not to be copied: `name` and the entries point into
- * it. */
+ * it. What the broker drops from the queue goes to `exchange` ("": the default
+ * one) with the key `net`, the name of the queue that catches it. */
 struct queue_spec {
     const char *name;
     amqp_table_entry_t entries[QUEUE_SPEC_ARGUMENTS];
     int count;
+    bool limited;     /* the last argument is a delivery limit */
     uint64_t wait_ms; /* of a wait queue; 0: it is none */
     char own[TOPOLOGY_NAME], exchange[TOPOLOGY_NAME], net[TOPOLOGY_NAME];
 };
@@ -159,10 +161,9 @@ static unsigned topology_part_count(const struct topology *t)
 /* Make the declaration of queue number `i`, from 0 up: the parts of NAME, or
  * NAME itself; NAME.dead and NAME.dead.kept; the wait queues of each part.
  * Returns false if there is no such number.
- * A message that the broker drops goes to `exchange` ("": the default one) with
- * the key `net`. Set no limit of deliveries, as mqdlq adds to their number each
- * time it reads a letter. Servers before 4.0 have no limit unless asked, and
- * there a limit of -1 deletes every message. */
+ * Set no limit of deliveries, as mqdlq adds to their number each time it reads
+ * a letter. Servers before 4.0 have no limit unless asked, and there a limit of
+ * -1 deletes every message. */
 static bool queue_spec_make(struct queue_spec *q, const struct link *l,
                             const struct topology *t, unsigned i)
 {
@@ -190,11 +191,6 @@ static bool queue_spec_make(struct queue_spec *q, const struct link *l,
         return false;
     }
     queue_spec_add(q, entry_text("x-queue-type", "quorum"));
-    if (l->server >= SERVER_4)
-        queue_spec_add(
-            q, (amqp_table_entry_t){
-                   .key = amqp_cstring_bytes(LIMIT),
-                   .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = -1}});
     if (q->net[0]) {
         queue_spec_add(q, entry_text("x-dead-letter-exchange", q->exchange));
         queue_spec_add(q, entry_text("x-dead-letter-routing-key", q->net));
@@ -206,16 +202,22 @@ static bool queue_spec_make(struct queue_spec *q, const struct link *l,
         queue_spec_add(q, entry_true("x-single-active-consumer"));
     if (q->wait_ms)
         queue_spec_add(q, entry_number("x-message-ttl", q->wait_ms));
+    q->limited = l->server >= SERVER_4;
+    if (q->limited)
+        queue_spec_add(
+            q, (amqp_table_entry_t){
+                   .key = amqp_cstring_bytes(LIMIT),
+                   .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = -1}});
     return true;
 }
 
-/* Declare the queue with all its arguments, or passively, without comparing
- * any. */
-static int queue_declare(struct link *l, const struct queue_spec *q,
+/* Declare the queue with its first `count` arguments, or passively, without
+ * comparing any. */
+static int queue_declare(struct link *l, const struct queue_spec *q, int count,
                          bool passive)
 {
     const amqp_table_t arguments = {
-        q->count, (amqp_table_entry_t *)(uintptr_t)q->entries};
+        count, (amqp_table_entry_t *)(uintptr_t)q->entries};
 
     (void)amqp_queue_declare(l->c, LINK_CHANNEL, amqp_cstring_bytes(q->name),
                              passive, 1, 0, 0, arguments);
@@ -233,8 +235,7 @@ static int queue_declare(struct link *l, const struct queue_spec *q,
 static int queue_spec_declare(struct link *l, const struct queue_spec *q,
                               bool passive)
 {
-    struct queue_spec bare = {.name = q->name};
-    int err = queue_declare(l, q, passive);
+    int err = queue_declare(l, q, q->count, passive);
     bool unlimited;
 
     if (err != -EPROTO || l->code != AMQP_PRECONDITION_FAILED ||
@@ -245,12 +246,8 @@ static int queue_spec_declare(struct link *l, const struct queue_spec *q,
     if (err)
         return err;
     if (l->server < SERVER_4 && unlimited)
-        return queue_declare(l, q, true);
-    for (int i = 0; i < q->count; i++)
-        if (q->entries[i].key.len != strlen(LIMIT) ||
-            memcmp(q->entries[i].key.bytes, LIMIT, strlen(LIMIT)) != 0)
-            bare.entries[bare.count++] = q->entries[i];
-    err = queue_declare(l, &bare, false);
+        return queue_declare(l, q, 0, true);
+    err = queue_declare(l, q, q->count - q->limited, false);
     l->limited = l->limited || !err;
     return err;
 }
@@ -351,8 +348,10 @@ int topology_count(struct link *l, const char *queue, uint32_t *messages,
 
     if (err || !ok)
         return err ? err : -EIO;
-    *messages = ok->message_count;
-    *consumers = ok->consumer_count;
+    if (messages)
+        *messages = ok->message_count;
+    if (consumers)
+        *consumers = ok->consumer_count;
     return 0;
 }
 
@@ -373,15 +372,14 @@ static int queue_bind(struct link *l, const char *exchange, const char *queue,
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* Return YES and the number of its messages if there is a queue of that name,
- * NO, or a problem. NO, too, if the user may not see it: topology_open reports
- * that. */
+/* Return YES if there is a queue of that name, with the number of its messages
+ * if `messages` is not NULL; NO; or a problem. NO, too, if the user may not see
+ * it: topology_open reports that. */
 static int queue_is_there(struct link *l, const struct topology *t,
                           const char *name, uint32_t *messages,
                           struct problem *p)
 {
-    uint32_t consumers;
-    int err = topology_count(l, name, messages, &consumers);
+    int err = topology_count(l, name, messages, NULL);
 
     if (!err)
         return YES;
@@ -398,13 +396,13 @@ int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};
     const char *name = t->operand->queue;
-    uint32_t messages = 0, ignored;
+    uint32_t messages = 0;
     char first[TOPOLOGY_NAME];
     int there = queue_is_there(l, t, name, &messages, p), part;
 
     if (there < 0 || (there == YES) != (t->partitions > 0))
         return there < 0 ? there : 0;
-    part = queue_is_there(l, t, topology_queue(&parted, 0, first), &ignored, p);
+    part = queue_is_there(l, t, topology_queue(&parted, 0, first), NULL, p);
     if (part < 0 || (part == NO && there == NO))
         return part;
     if (there == NO)
@@ -440,8 +438,8 @@ int topology_number(struct link *l, const struct topology *t, struct problem *p)
         return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
     return problem_set(p, EX_NOINPUT, ENOENT,
                        "queue %s has no %u partitions in virtual host %s (no "
-                       "exchange %s): give the number that its worker has, or "
-                       "start that first",
+                       "exchange %s): give the number that its worker uses, or "
+                       "start the worker first",
                        t->operand->queue, t->partitions, t->operand->vhost,
                        exchange);
 }
@@ -485,10 +483,8 @@ int topology_wait(struct link *l, const struct topology *t, unsigned part,
 int topology_there(struct link *l, const struct topology *t, unsigned part,
                    struct problem *p)
 {
-    uint32_t messages, consumers;
     char name[TOPOLOGY_NAME];
-    int err =
-        topology_count(l, topology_queue(t, part, name), &messages, &consumers);
+    int err = topology_count(l, topology_queue(t, part, name), NULL, NULL);
 
     if (err != -EPROTO || l->code != AMQP_NOT_FOUND)
         return err ? queue_spec_refused(l, t, name, err, p) : 0;
@@ -500,29 +496,6 @@ int topology_there(struct link *l, const struct topology *t, unsigned part,
 
 /* ---- inspection ---- */
 
-/* Inspect a queue. To declare an existing queue as topology_open would create
- * it changes nothing, and shows whether it differs. */
-static int queue_inspect(struct link *l, const struct queue_spec *q,
-                         struct topology_seen *seen, char why[LINK_WHY])
-{
-    int err = topology_count(l, q->name, &seen->messages, &seen->consumers);
-    bool exists = !err;
-
-    why[0] = '\0';
-    if (exists)
-        err = queue_spec_declare(l, q, false);
-    if (err != -EPROTO)
-        return err;
-    memcpy(why, l->why, LINK_WHY);
-    if (exists && l->code == AMQP_PRECONDITION_FAILED) {
-        seen->is = TOPOLOGY_OTHER;
-        return queue_type_check(l, q->name, why);
-    }
-    seen->is = !exists && l->code == AMQP_NOT_FOUND ? TOPOLOGY_ABSENT
-                                                    : TOPOLOGY_UNKNOWN;
-    return link_channel(l);
-}
-
 int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg)
@@ -530,6 +503,7 @@ int topology_each(struct link *l, const struct topology *t,
     struct topology_seen seen;
     struct queue_spec q;
     char why[LINK_WHY];
+    bool exists;
     int err = 0;
 
     for (unsigned i = 0; !err && queue_spec_make(&q, l, t, i); i++) {
@@ -538,7 +512,25 @@ int topology_each(struct link *l, const struct topology *t,
                                       .part = i < t->partitions,
                                       .is = TOPOLOGY_WANTED,
                                       .why = why};
-        err = queue_inspect(l, &q, &seen, why);
+        why[0] = '\0';
+        err = topology_count(l, q.name, &seen.messages, &seen.consumers);
+        exists = !err;
+        /* To declare an existing queue as topology_open would create it changes
+         * nothing, and shows whether it differs. */
+        if (exists)
+            err = queue_spec_declare(l, &q, false);
+        if (err == -EPROTO) {
+            memcpy(why, l->why, LINK_WHY);
+            if (exists && l->code == AMQP_PRECONDITION_FAILED) {
+                seen.is = TOPOLOGY_OTHER;
+                err = queue_type_check(l, q.name, why);
+            } else {
+                seen.is = !exists && l->code == AMQP_NOT_FOUND
+                              ? TOPOLOGY_ABSENT
+                              : TOPOLOGY_UNKNOWN;
+                err = link_channel(l);
+            }
+        }
         if (!err)
             visit(&seen, arg);
     }

@@ -289,7 +289,6 @@ static void broker_queues_check(struct visit *t)
                                       .partitions =
                                           (unsigned)t->o->access.partitions},
                           parted = {.operand = o, .partitions = 1};
-    uint32_t messages, consumers;
     char name[TOPOLOGY_NAME];
     int err;
 
@@ -301,8 +300,8 @@ static void broker_queues_check(struct visit *t)
     }
     /* Check whether a queue that does not exist has partitions. */
     if (!t->there && !topology.partitions) {
-        err = topology_count(t->link, topology_queue(&parted, 0, name),
-                             &messages, &consumers);
+        err = topology_count(t->link, topology_queue(&parted, 0, name), NULL,
+                             NULL);
         if (!err)
             FOUND(t->f, BAD, "partitions",
                   fix(t->f, "mqctl doctor --partitions N %s",
@@ -313,20 +312,6 @@ static void broker_queues_check(struct visit *t)
         else if (err != -EPROTO || link_channel(t->link) < 0)
             link_close(&t->link);
     }
-    /* AMQP does not show policies, so this is reported even if one lifts the
-     * limit. */
-    if (t->link && t->link->limited)
-        FOUND(t->f, NOTE, "delivery-limit",
-              fix(t->f,
-                  "on a node: rabbitmqctl list_queues -p %s name "
-                  "effective_policy_definition; if no policy of %s and its "
-                  "other queues has a delivery-limit of -1: rabbitmqctl "
-                  "set_policy -p %s --apply-to queues %s-limit "
-                  "'^%s(\\..*)?$' '{\"delivery-limit\":-1}'",
-                  o->vhost, o->queue, o->vhost, o->queue, o->queue),
-              "its queues were created before the upgrade to RabbitMQ 4, which "
-              "removes a message from such a queue after 20 deliveries unless "
-              "a policy lifts that limit");
     if (t->waits && t->link)
         FOUND(t->f, FINE, "retries", NULL,
               "%" PRIu64 " message%s for %s backoff or delay", t->waits,

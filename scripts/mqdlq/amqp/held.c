@@ -210,7 +210,8 @@ static void letter_row_fill(struct letter_import *row, struct arriving *a,
         a->history[i] = (struct store_attempt){
             .started_ns = from->at_ns,
             .duration_ns = from->ms * NS_PER_MS,
-            .error = text_take(a->errors[i], STORED, from->error)};
+            .error = text_take(a->errors[i], STORED, from->error),
+            .usage = from->usage};
     }
     if (tail > 0)
         memcpy(a->tail, l->tail.bytes, tail);
@@ -320,42 +321,8 @@ static int letter_take(struct look *k)
     return err || k->n < BATCH ? err : look_store(k);
 }
 
-/* Take letters until all wanted ones have come; -ETIMEDOUT: the broker gives no
- * more. */
-static int letters_fetch(struct look *k)
-{
-    uint64_t last = clock_mono_ns();
-    struct link *l = k->b->link;
-    amqp_frame_t f;
-    int n, err = 0;
-
-    while (k->wanted > 0) {
-        struct pollfd fd = {.fd = l->fd, .events = POLLIN};
-        uint32_t before = k->wanted;
-
-        /* Read all frames that have come, up to the last wanted letter. */
-        while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
-            if (n == YES && f.channel != LINK_CHANNEL)
-                continue;
-            if (n == YES)
-                n = incoming_frame(&k->in, l, &f);
-            err = n == YES ? letter_take(k) : n;
-            amqp_maybe_release_buffers(l->c);
-        }
-        if (err || k->wanted == 0)
-            return err;
-        if (k->wanted < before)
-            last = clock_mono_ns();
-        else if (cli_interrupt_seen())
-            return -EINTR;
-        else if (clock_mono_ns() - last > LATE_NS)
-            return -ETIMEDOUT;
-        (void)poll(&fd, 1, SLICE_MS);
-    }
-    return 0;
-}
-
-/* Consume exactly as many as are wanted: more would only go back. */
+/* Consume, with a prefetch of the wanted number: the broker delivers no more.
+ */
 static int consumer_start(struct look *k)
 {
     struct link *l = k->b->link;
@@ -397,7 +364,11 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
 {
     struct look k = {
         .b = b, .store = store, .wanted = count, .in.gap = HEADER_MAX};
-    int err, stored;
+    struct pollfd fd = {.fd = b->link->fd, .events = POLLIN};
+    struct link *l = b->link;
+    amqp_frame_t f;
+    uint64_t last;
+    int n, err, stored;
 
     if (count == 0)
         return 0;
@@ -406,13 +377,35 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
         return complain_memory();
     snprintf(k.consumer, sizeof k.consumer, CONSUMER "-%u", b->looks++);
     err = consumer_start(&k);
-    if (!err)
-        err = letters_fetch(&k);
+    last = clock_mono_ns();
+    while (!err && k.wanted > 0) {
+        uint32_t before = k.wanted;
+
+        /* Read all frames that have come, up to the last wanted letter. */
+        while (!err && k.wanted > 0 && (n = link_frame(l, &f)) != NO) {
+            if (n == YES && f.channel != LINK_CHANNEL)
+                continue;
+            if (n == YES)
+                n = incoming_frame(&k.in, l, &f);
+            err = n == YES ? letter_take(&k) : n;
+            amqp_maybe_release_buffers(l->c);
+        }
+        if (err || k.wanted == 0)
+            break;
+        if (k.wanted < before)
+            last = clock_mono_ns();
+        else if (cli_interrupt_seen())
+            err = -EINTR;
+        else if (clock_mono_ns() - last > LATE_NS)
+            err = -ETIMEDOUT;
+        if (!err)
+            (void)poll(&fd, 1, SLICE_MS);
+    }
     incoming_next(&k.in);
-    if (!err) { /* a letter that is acknowledged later must bring no other */
-        (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL,
+    if (!err) { /* so that a later acknowledgement does not fetch a letter */
+        (void)amqp_basic_cancel(l->c, LINK_CHANNEL,
                                 amqp_cstring_bytes(k.consumer));
-        err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
+        err = link_reply(l, amqp_get_rpc_reply(l->c));
     }
     stored = look_store(&k);
     err = err ? err : stored;
@@ -420,12 +413,12 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     return err ? look_failed(&k, err) : 0;
 }
 
-/* Say that another program has the letters; an exit status. */
+/* Report that another program has the letters; an exit status. */
 static int held_busy(const struct broker *b)
 {
     return complain(EX_TEMPFAIL,
-                    "another program consumes %s, and only one can at a "
-                    "time: end it, or try again later",
+                    "another program is consuming %s, and only one can at "
+                    "a time: stop it, or try again later",
                     b->dead);
 }
 
@@ -488,7 +481,7 @@ static int dead_count(struct context *ctx, uint32_t *count, bool *there)
                         "user %s may not read %s: %s; rabbitmqctl "
                         "set_permissions",
                         b->operand.user, b->dead, b->link->why);
-    return complain(EX_UNAVAILABLE, "cannot look at %s: %s", b->dead,
+    return complain(EX_UNAVAILABLE, "cannot inspect %s: %s", b->dead,
                     b->link->why);
 }
 
@@ -496,7 +489,7 @@ static int broker_open(struct context *ctx)
 {
     const struct options *o = ctx->o;
     struct look claim = {.wanted = 1, .consumer = CLAIM};
-    uint32_t count = 0, messages, consumers = 0;
+    uint32_t count = 0, consumers = 0;
     struct problem p = {0};
     bool there = false;
     struct broker *b;
@@ -540,14 +533,14 @@ static int broker_open(struct context *ctx)
         return status;
     if (count > 0 || o->line.verb != VERB_IMPORT)
         return held_look(b, ctx->store, count < MOST ? count : MOST);
-    /* Hold a queue without letters as its consumer, with at most one letter, so
-     * that no other mqdlq uses it. If two do so at the same time, one or both
-     * of them see the other. */
+    /* An import into a queue without letters consumes it, with a prefetch of
+     * one, so that no other mqdlq uses the queue. If two programs do so at the
+     * same time, at least one of them sees the other. */
     claim.b = b;
     err = consumer_start(&claim);
     b->claimed = !err;
     if (!err)
-        err = topology_count(b->link, b->dead, &messages, &consumers);
+        err = topology_count(b->link, b->dead, NULL, &consumers);
     if (err)
         return look_failed(&claim, err);
     return consumers > 1 ? held_busy(b) : 0;
@@ -596,9 +589,9 @@ static int letters_return(struct broker *b)
     struct link *l = b->link;
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};
     uint64_t end = clock_mono_ns() + FREE_NS;
-    /* Letters that are in the queue, or will be. */
+    /* Letters that the queue has, or will have when these are back. */
     uint64_t left = b->added + b->beyond;
-    uint32_t count = 0, consumers;
+    uint32_t count = 0;
     uint64_t tag = 0;
     int err = 0;
 
@@ -620,7 +613,7 @@ static int letters_return(struct broker *b)
         err = link_status(
             l, amqp_basic_nack(l->c, LINK_CHANNEL, b->claimed ? 0 : tag, 1, 1));
     while (!err) {
-        err = topology_count(l, b->dead, &count, &consumers);
+        err = topology_count(l, b->dead, &count, NULL);
         if (err || count >= left || clock_mono_ns() >= end)
             break;
         nanosleep(&nap, NULL);
@@ -633,14 +626,14 @@ static int broker_close(struct context *ctx)
     struct broker *b = ctx->broker;
     char kept[TOPOLOGY_NAME + 8];
     struct refresh refresh = {.b = b};
-    uint32_t count = 0, consumers;
+    uint32_t count = 0;
     int err = 0, status = 0;
 
     if (!b)
         return 0;
     if (b->link && ctx->store) {
-        /* Refresh letters until one fails: that does no harm yet, and the next
-         * look tries again. */
+        /* Refresh letters until one fails. The failure does no harm yet, and
+         * the next mqdlq tries again. */
         for (size_t i = 0; i < b->count && !err; i++) {
             if (b->held[i].gone || b->held[i].deliveries < REFRESH)
                 continue;
@@ -660,12 +653,12 @@ static int broker_close(struct context *ctx)
         if (letters_return(b) < 0)
             status = complain(EX_UNAVAILABLE,
                               "lost the connection at the end: %s; letters "
-                              "that were removed or sent may be in %s still",
+                              "that were removed or sent may still be in %s",
                               b->link->why, b->dead);
         /* Report letters that the broker took out of NAME.dead by a rule of
          * its own. */
         snprintf(kept, sizeof kept, "%s.kept", b->dead);
-        if (!status && topology_count(b->link, kept, &count, &consumers) == 0 &&
+        if (!status && topology_count(b->link, kept, &count, NULL) == 0 &&
             count > 0)
             complain(0,
                      "%" PRIu32 " letters are in %s: the broker took them out "

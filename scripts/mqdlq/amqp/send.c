@@ -93,7 +93,6 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
     amqp_bytes_t raw = {h ? h->size : 0, h ? held_properties(b, h) : NULL};
     char time[TIME_TEXT], head[HEADER_MAX], name[TOPOLOGY_NAME], id[ULID_TEXT];
     unsigned parts = ctx->o->to ? 0 : b->topology.partitions;
-    uint32_t messages, consumers;
     struct letter_envelope died;
     struct envelope e;
     const char *to = b->to.queue;
@@ -143,7 +142,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
      * that the broker has it. */
     if (out->sent && !ctx->o->dry_run &&
         (held_ack(b, h) < 0 ||
-         topology_count(b->link, b->dead, &messages, &consumers) < 0))
+         topology_count(b->link, b->dead, NULL, NULL) < 0))
         return complain(EX_UNAVAILABLE,
                         "lost the connection just as a letter was sent: %s; it "
                         "is in %s still, and sent again it is known as a "
@@ -200,8 +199,8 @@ static int canary_look(struct watch *w)
 {
     struct broker *b = w->ctx->broker;
     size_t from = b->count, copies = b->copy_count, fresh, at;
-    uint32_t letters = 0, consumers;
-    int err = topology_count(b->link, b->dead, &letters, &consumers);
+    uint32_t letters = 0;
+    int err = topology_count(b->link, b->dead, &letters, NULL);
     int status = held_look(b, w->ctx->store, letters);
 
     fresh = b->count - from;
@@ -255,8 +254,8 @@ int broker_canary_wait(struct context *ctx)
         if (last && canary_survived(&w)) {
             if (!ctx->o->quiet)
                 complain(0,
-                         "the canary, letter %s, is no letter again %s after "
-                         "it was taken: the others follow",
+                         "the canary, letter %s, has not died %s after a "
+                         "worker took it; sending the other letters",
                          w.id, duration_print(ctx->o->canary_ns, time));
             return 0;
         }
@@ -290,60 +289,18 @@ int broker_canary_wait(struct context *ctx)
  * Crash before a confirm: the broker has the letter or not, and the next run of
  * the same file finds out. So a crash here can lose none and repeat none. */
 
-/* Make the properties as a worker of the broker would have written them. The
- * line is new, so that a replay is not taken for that of an earlier import. */
-static int import_properties(struct envelope_copy *copy,
-                             const struct decoding *d,
-                             const struct store_row *m)
-{
-    size_t count = d->letter.history_count;
-    struct envelope_attempt *failed = calloc(count + 1, sizeof *failed);
-    const struct envelope_change change = {
-        .id = &m->id,
-        .attempt = m->attempts,
-        .first_ns = m->first_received_ns,
-        .line = ((uint64_t)arc4random() << 31 ^ arc4random()) | 1,
-        .reason = m->reason == REASON_NONE ? NULL : dead_reason_text(m->reason),
-        .error = m->error,
-        .died_ns = m->died_ns,
-        .failed = failed,
-        .failed_count = count};
-    struct header h = {0};
-    int err;
-
-    if (!failed)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        const struct store_attempt *a = &d->letter.history[i];
-
-        failed[i] = (struct envelope_attempt){
-            .at_ns = a->started_ns,
-            .duration_ns = a->duration_ns,
-            .number = i + 1,
-            .error = a->error ? a->error : "",
-            .machine = d->machines[i] ? d->machines[i] : "",
-            .tail = a->stderr_tail,
-            .tail_size = a->stderr_size};
-    }
-    if (m->header_size > 0 && header_parse(m->data, m->size, &h, NULL) < 0)
-        h = (struct header){0};
-    if (m->group) {
-        h.group = (struct header_text){m->group, m->group_size};
-        h.fields |= HEADER_GROUP;
-    }
-    err = envelope_make(copy, m->priority, m->data, &h, &change);
-    free(failed);
-    return err;
-}
-
-/* Publish a letter, unless the broker already has it and `again` is false. */
+/* Publish a letter, unless the broker already has it and `again` is false. Its
+ * properties are as a worker of the broker would have written them. */
 static int import_put(struct broker *b, const struct decoding *d, bool again,
                       struct broker_imported *sum, struct problem *p)
 {
     struct store_row m = d->letter.m;
-    const unsigned char *at = m.data;
+    size_t count = d->letter.history_count;
+    struct envelope_attempt *failed;
     uint64_t id[2] = {FNV_BEGIN, d->line + 1};
+    const unsigned char *at = m.data;
     struct envelope_copy copy;
+    struct header h = {0};
     int err;
 
     /* Make an id for a letter without one from its bytes and its line in the
@@ -360,9 +317,44 @@ static int import_put(struct broker *b, const struct decoding *d, bool again,
         sum->present++;
         return 0;
     }
-    err = known_add(&b->known, &m, NULL, 0);
+    failed = calloc(count + 1, sizeof *failed);
+    for (size_t i = 0; failed && i < count; i++) {
+        const struct store_attempt *a = &d->letter.history[i];
+
+        failed[i] = (struct envelope_attempt){
+            .at_ns = a->started_ns,
+            .duration_ns = a->duration_ns,
+            .usage = a->usage,
+            .number = i + 1,
+            .error = a->error ? a->error : "",
+            .machine = d->machines[i] ? d->machines[i] : "",
+            .tail = a->stderr_tail,
+            .tail_size = a->stderr_size};
+    }
+    if (m.header_size > 0 && header_parse(m.data, m.size, &h, NULL) < 0)
+        h = (struct header){0};
+    if (m.group) {
+        h.group = (struct header_text){m.group, m.group_size};
+        h.fields |= HEADER_GROUP;
+    }
+    err = failed ? known_add(&b->known, &m, NULL, 0) : -ENOMEM;
+    /* The line is new, so that a replay is not taken for that of an earlier
+     * import. */
     if (!err)
-        err = import_properties(&copy, d, &m);
+        err = envelope_make(
+            &copy, m.priority, m.data, &h,
+            &(struct envelope_change){
+                .id = &m.id,
+                .attempt = m.attempts,
+                .first_ns = m.first_received_ns,
+                .line = ((uint64_t)arc4random() << 31 ^ arc4random()) | 1,
+                .reason =
+                    m.reason == REASON_NONE ? NULL : dead_reason_text(m.reason),
+                .error = m.error,
+                .died_ns = m.died_ns,
+                .failed = failed,
+                .failed_count = count});
+    free(failed);
     if (err)
         return problem_set(p, EX_OSERR, -err,
                            "line %" PRIu64 ": cannot write its properties: %s",
@@ -393,9 +385,9 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
     if (grouped && !b->warned_groups && !b->topology.partitions &&
         !ctx->o->quiet) {
         b->warned_groups = true;
-        complain(0, "some letters name a group, which only a queue with "
-                    "partitions takes: replay them with --partitions N, as in "
-                    "a queue without any they are dead again (bad-header)");
+        complain(0, "some letters name a group, and a queue without "
+                    "partitions refuses groups: they will be dead again "
+                    "(bad-header). Replay them with --partitions N");
     }
     err = held_publisher(b, WAIT_NS, p);
     if (err)

@@ -457,62 +457,55 @@ static void inbox_lost(struct inbox *in, int err)
             10 * wait < 10 * NS_PER_S ? 10 * wait : 10 * NS_PER_S;
 }
 
-/* Do one round of work, then wait. Do not wait after a call to the broker: the
- * library may have kept back frames that came before the answer. */
-static int inbox_serve(struct inbox *in)
-{
-    uint32_t messages, consumers;
-    uint64_t due, wait = UINT64_MAX;
-    int err;
-
-    in->fetch.called = false;
-    err = inbox_read(in);
-    due = claims_due(in->queue->claims);
-    /* Send a request to a host that the outbox has given up. */
-    if (!err &&
-        atomic_exchange(&in->queue->doubted, 0) == in->side->link->host + 1) {
-        in->fetch.called = true;
-        err = topology_count(in->side->link, in->queue->parts[0], &messages,
-                             &consumers);
-    }
-    if (!err)
-        err = acks_flush(in);
-    if (!err)
-        err = prefetch_look(in, &wait);
-    if (!err)
-        err = prefetch_apply(in);
-    if (!err && !in->fetch.called)
-        side_wait(in->side, due < wait ? due : wait);
-    return err;
-}
-
 void *inbox_main(void *inbox)
 {
     struct inbox *in = inbox;
+    struct side *side = in->side;
     struct problem p = {0};
+    uint64_t due, wait;
     int err = inbox_begin(in);
 
     if (err)
         inbox_lost(in, err);
     while (!atomic_load(&in->queue->stopping)) {
-        if (!in->side->link) {
-            if (!side_reconnect(in->side))
+        if (!side->link) {
+            if (!side_reconnect(side))
                 continue;
             /* The queue may have been deleted before this connection. */
-            err = topology_open(in->side->link, &in->queue->topology, &p);
+            err = topology_open(side->link, &in->queue->topology, &p);
             if (err) {
-                snprintf(in->side->link->why, LINK_WHY, "%.200s", p.text);
+                snprintf(side->link->why, LINK_WHY, "%.200s", p.text);
             } else {
-                side_limited(in->side);
+                side_limited(side);
                 err = inbox_begin(in);
             }
-        } else {
-            err = inbox_serve(in);
+            if (err)
+                inbox_lost(in, err);
+            continue;
         }
+        in->fetch.called = false;
+        err = inbox_read(in);
+        due = claims_due(in->queue->claims);
+        /* Send a request to a host that the outbox has given up. */
+        if (!err &&
+            atomic_exchange(&in->queue->doubted, 0) == side->link->host + 1) {
+            in->fetch.called = true;
+            err = topology_count(side->link, in->queue->parts[0], NULL, NULL);
+        }
+        if (!err)
+            err = acks_flush(in);
+        if (!err)
+            err = prefetch_look(in, &wait);
+        if (!err)
+            err = prefetch_apply(in);
+        /* Wait, unless there was a call to the broker: the library may have
+         * kept back frames that came before the answer. */
         if (err)
             inbox_lost(in, err);
+        else if (!in->fetch.called)
+            side_wait(side, due < wait ? due : wait);
     }
-    if (in->side->link)
+    if (side->link)
         (void)acks_flush(in);
     return NULL;
 }
@@ -522,7 +515,7 @@ void *inbox_main(void *inbox)
 int inbox_open(struct inbox **out, struct amqp_queue *queue, struct problem *p)
 {
     struct inbox *in = calloc(1, sizeof *in);
-    uint32_t messages, consumers;
+    uint32_t messages;
     int err;
 
     *out = in;
@@ -540,8 +533,7 @@ int inbox_open(struct inbox **out, struct amqp_queue *queue, struct problem *p)
     if (err)
         return err;
     for (unsigned i = 0; i < queue->part_count && !err; i++) {
-        err = topology_count(in->side->link, queue->parts[i], &messages,
-                             &consumers);
+        err = topology_count(in->side->link, queue->parts[i], &messages, NULL);
         if (!err)
             atomic_fetch_add(&queue->ready, (long)messages);
     }
