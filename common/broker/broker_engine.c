@@ -18,7 +18,7 @@ const struct broker_engine *broker_engine_of(const char *operand,
         return engine;
     (void)problem_set(p, EX_USAGE, ENOTSUP,
                       "%s: amqp:// needs a build with librabbitmq: "
-                      "scripts/deps, then make",
+                      "scripts/deps, then make without MINIMAL=1 and AMQP=",
                       operand);
     return NULL;
 }
@@ -134,55 +134,35 @@ static const struct refused *refused_find(const char *program, const char *name)
     return NULL;
 }
 
-const char *broker_refusal(const char *program, const char *name)
-{
-    const struct refused *r = refused_find(program, name);
-
-    return r ? r->reason : NULL;
-}
-
-/* Return true if the option was given: its value is neither 0 nor the preset.
- */
-static bool option_is_given(const struct option_row *row, const void *options,
-                            uint64_t above)
-{
-    const char *at = (const char *)options + row->offset;
-    struct option_row number = *row;
-    uint64_t value, preset = 0;
-    struct problem p;
-
-    if (row->seen && !above)
-        return *((const bool *)options + row->seen - 1);
-    switch (row->type) {
-    case OPT_FLAG:
-        return *(const bool *)at;
-    case OPT_STRING:
-        return *(const char *const *)at != NULL;
-    case OPT_CALL: /* text in place, if there is no `seen` */
-        return *at != '\0';
-    case OPT_COUNT:
-    case OPT_NUMBER:
-    case OPT_OCTAL:
-    case OPT_DURATION:
-    case OPT_SIZE:
-    case OPT_CHOICE:
-    default:
-        number.offset = number.seen = 0;
-        if (row->preset && !row->optional)
-            (void)option_read(&number, row->preset, &preset, &p);
-        memcpy(&value, at, sizeof value);
-        return above ? value > above : value && value != preset;
-    }
-}
-
 int broker_option_check(const char *program, const struct option_row *row,
                         const void *options, const char *operand,
                         uint64_t partitions, struct problem *p)
 {
     const struct refused *r = refused_find(program, row->name);
+    const char *at = (const char *)options + row->offset;
+    struct option_row number = *row;
+    uint64_t value, preset = 0;
+    bool given;
 
-    if (!r || (r->parted && partitions) ||
-        !option_is_given(row, options, r->above))
+    if (!r || (r->parted && partitions))
+        return 0;
+    /* An option was given if its value is neither 0 nor the preset. */
+    if (row->seen && !r->above) {
+        given = *((const bool *)options + row->seen - 1);
+    } else if (row->type == OPT_FLAG) {
+        given = *(const bool *)at;
+    } else if (row->type == OPT_STRING) {
+        given = *(const char *const *)at != NULL;
+    } else if (row->type == OPT_CALL) { /* text in place */
+        given = *at != '\0';
+    } else { /* a number */
+        number.offset = number.seen = 0;
+        if (row->preset && !row->optional)
+            (void)option_read(&number, row->preset, &preset, p);
+        memcpy(&value, at, sizeof value);
+        given = r->above ? value > r->above : value && value != preset;
+    }
+    if (!given)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
                        "--%s%s%s cannot be used with %s: %s; leave it out",
@@ -193,10 +173,9 @@ int broker_option_check(const char *program, const struct option_row *row,
 int broker_verb_check(const char *program, const char *verb,
                       const char *operand, struct problem *p)
 {
-    const char *reason = broker_refusal(program, verb);
+    const struct refused *r = refused_find(program, verb);
 
-    return reason ? problem_set(p, EX_USAGE, EINVAL,
-                                "%s cannot be used with %s: %s", verb, operand,
-                                reason)
-                  : 0;
+    return r ? problem_set(p, EX_USAGE, EINVAL, "%s cannot be used with %s: %s",
+                           verb, operand, r->reason)
+             : 0;
 }

@@ -55,10 +55,6 @@ extern const struct broker_engine broker_engine_amqp;
 /* mqworker's `forward`, in worker/handlers/amqp/. */
 extern const struct handler_ops handler_forward_amqp;
 
-/* Return the reason why `program` cannot use this option or verb with a queue
- * on a broker; NULL: it can. */
-const char *broker_refusal(const char *program, const char *name);
-
 /* Refuse the option of this row if it was given and cannot be used with
  * `operand`, a queue on a broker. `options` is the struct that the row is read
  * into; `partitions` are those of the queue, 0 without any. */

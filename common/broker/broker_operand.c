@@ -50,11 +50,11 @@ static int part_refuse(struct problem *p, const char *name, struct part part,
                        what);
 }
 
-/* Cut off the part before `at`, or all if there is none. *from moves behind
- * it. */
-static struct part part_cut(const char **from, const char *end, char at)
+/* Return the text from *from up to the next `separator`, or up to `end` if
+ * there is none, and move *from past it. */
+static struct part part_cut(const char **from, const char *end, char separator)
 {
-    const char *found = memchr(*from, at, (size_t)(end - *from));
+    const char *found = memchr(*from, separator, (size_t)(end - *from));
     struct part part = {*from, (size_t)((found ? found : end) - *from)};
 
     *from = found ? found + 1 : end;
@@ -80,7 +80,7 @@ static int part_decode(char *out, size_t room, struct part part,
             if (!isxdigit((unsigned char)digits[0]) ||
                 !isxdigit((unsigned char)digits[1]))
                 return part_refuse(p, name, part,
-                                   "has a % without two hex digits behind it; "
+                                   "has a % without two hex digits after it; "
                                    "%25 is a percent sign");
             c = (char)strtoul(digits, NULL, 16);
             i += 2;
@@ -102,8 +102,8 @@ static int part_decode(char *out, size_t room, struct part part,
     return 0;
 }
 
-/* Read NAME, NAME:PORT, [IPV6] or [IPV6]:PORT. Without a port it is the
- * scheme's own. */
+/* Read NAME, NAME:PORT, [IPV6] or [IPV6]:PORT. Without a port, use the default
+ * port of the scheme. */
 static int host_read(struct broker_operand *o, struct part part,
                      struct problem *p)
 {
@@ -119,7 +119,7 @@ static int host_read(struct broker_operand *o, struct part part,
     if (bracketed && at < end && *at == ':')
         at++;
     else if (bracketed && at < end)
-        return part_refuse(p, "host", part, "has something behind its ]");
+        return part_refuse(p, "host", part, "has text after its ]");
     for (size_t i = 0; i < name.size && plain; i++)
         plain = isalnum((unsigned char)name.at[i]) ||
                 (name.at[i] && strchr(bracketed ? ":.%" : "-._", name.at[i]));
@@ -141,32 +141,14 @@ static int host_read(struct broker_operand *o, struct part part,
     }
     if (digits < sizeof port && !wrong)
         return 0;
-    /* Not repeated: it may be a password with a slash in it. */
+    /* Do not quote the text: it may be a password with a slash in it. */
     return problem_set(p, EX_USAGE, EINVAL,
                        "what follows the : of a host is not a number from 1 to "
                        "65535: give a port, and no password, " LIKE);
 }
 
-static int hosts_read(struct broker_operand *o, struct part part,
-                      struct problem *p)
-{
-    const char *at = part.at, *end = part.at + part.size;
-    int err = 0;
-
-    if (part.size > 0 && end[-1] == ',')
-        return part_refuse(p, "list of hosts", part, "ends in a comma");
-    while (at < end && !err) {
-        if (o->host_count == BROKER_HOSTS)
-            return part_refuse(p, "list of hosts", part, "has more than 8");
-        err = host_read(o, part_cut(&at, end, ','), p);
-    }
-    if (!err && o->host_count == 0)
-        return part_refuse(p, "host", part, "is empty: give one");
-    return err;
-}
-
-/* Print one name of a folder: without a slash or a dot in front, and decodable.
- */
+/* Print a text as one name of a path, escaped so that it has no slash and does
+ * not begin with a dot. Different texts give different names. */
 static void name_escape(FILE *out, const char *text)
 {
     for (const char *c = text; *c; c++)
@@ -227,7 +209,7 @@ static int queue_read(struct broker_operand *o, const char *at, const char *end,
 int broker_operand_parse(struct broker_operand *out, const char *text,
                          struct problem *p)
 {
-    const char *at = text, *end = text + strlen(text), *sign;
+    const char *at = text, *end = text + strlen(text), *sign, *host;
     struct part hosts, user;
     int n, err = 0;
 
@@ -251,8 +233,15 @@ int broker_operand_parse(struct broker_operand *out, const char *text,
         hosts.size -= (size_t)(sign + 1 - hosts.at);
         hosts.at = sign + 1;
     }
-    if (!err)
-        err = hosts_read(out, hosts, p);
+    if (!err && hosts.size == 0)
+        return part_refuse(p, "host", hosts, "is empty: give one");
+    if (!err && hosts.at[hosts.size - 1] == ',')
+        return part_refuse(p, "list of hosts", hosts, "ends in a comma");
+    for (host = hosts.at; host < hosts.at + hosts.size && !err;) {
+        if (out->host_count == BROKER_HOSTS)
+            return part_refuse(p, "list of hosts", hosts, "has more than 8");
+        err = host_read(out, part_cut(&host, hosts.at + hosts.size, ','), p);
+    }
     if (!err)
         err = queue_read(out, at, end, p);
     if (err)
@@ -330,21 +319,8 @@ int broker_access_check(const struct broker_access *a, const char *operand,
 #define CREDENTIAL "/amqp-password"
 #define VARIABLE   "AMQP_PASSWORD"
 
-/* Return true if all hosts are this machine: a broker refuses guest from any
- * other. */
-static bool hosts_are_local(const struct broker_operand *o)
-{
-    for (unsigned i = 0; i < o->host_count; i++) {
-        const char *name = o->hosts[i].name;
-
-        if (strcmp(name, "localhost") != 0 && strncmp(name, "127.", 4) != 0 &&
-            strcmp(name, "::1") != 0)
-            return false;
-    }
-    return true;
-}
-
-/* Cut off the newline, and check that the password is one line. */
+/* Cut off newlines at the end, and refuse an empty password or one with a
+ * NUL. */
 static int password_check(char out[BROKER_PASSWORD], size_t size,
                           const char *from, struct problem *p)
 {
@@ -415,10 +391,11 @@ int broker_password_find(char out[BROKER_PASSWORD],
                          struct problem *p)
 {
     const char *folder = folder_variable("CREDENTIALS_DIRECTORY");
+    bool guest = strcmp(o->user, "guest") == 0;
     char path[PATH_MAX];
     int err;
 
-    /* Take the variable out in any case. */
+    /* Remove the variable even if the password comes from a file. */
     err = variable_take(out, p);
     if (file)
         return password_read(out, file, p);
@@ -427,7 +404,13 @@ int broker_password_find(char out[BROKER_PASSWORD],
         return password_read(out, path, p);
     if (err != -ENOENT)
         return err;
-    if (strcmp(o->user, "guest") == 0 && hosts_are_local(o)) {
+    /* Use the password of guest only on this machine, because a broker refuses
+     * guest from any other. */
+    for (unsigned i = 0; i < o->host_count; i++)
+        guest = guest && (strcmp(o->hosts[i].name, "localhost") == 0 ||
+                          strncmp(o->hosts[i].name, "127.", 4) == 0 ||
+                          strcmp(o->hosts[i].name, "::1") == 0);
+    if (guest) {
         strlcpy(out, "guest", BROKER_PASSWORD);
         return 0;
     }

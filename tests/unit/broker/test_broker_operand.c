@@ -95,7 +95,7 @@ Test(broker_operand, what_is_none_is_refused_in_words)
         {"amqp://mq1:65536/v/q", "is not a number from 1 to 65535"},
         {"amqp://mq1:1234567/v/q", "is not a number from 1 to 65535"},
         {"amqp://m q/v/q", "is not the name or address"},
-        {"amqp://[::1]x/v/q", "has something behind"},
+        {"amqp://[::1]x/v/q", "has text after"},
         {"amqp://mq1/%2/q", "two hex digits"},
         {"amqp://mq1/%/q", "two hex digits"},
         {"amqp://mq1/v/%zz", "two hex digits"},
