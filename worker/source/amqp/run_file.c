@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/sys/queue.h>
 
 #include "common/base/basics.h"
 #include "common/base/problem.h"
@@ -25,7 +26,7 @@
  * version is left unchanged, because its handlers may be running. */
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
-#define COUNTS  (1U << 18)
+#define CHAINS  65536
 #define CRASHES 256
 #define OWNER   40 /* bits of a message's number below that of its owner */
 
@@ -60,17 +61,16 @@ struct run_layout {
 _Static_assert(sizeof(struct run_slot) == 64, "layout");
 _Static_assert(sizeof(struct run_settled) == 32, "layout");
 
-struct run_file {
-    struct run_layout *map;
-    /* Number of settled keys by a part of their sum. Where it is 0, no key is
-     * searched: most keys are not settled. */
-    uint32_t counts[COUNTS];
+/* Place of one settled[] entry in its chain. */
+struct run_note {
+    LIST_ENTRY(run_note) link;
 };
 
-static bool key_equal(const struct run_key *a, const struct run_key *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
+struct run_file {
+    struct run_layout *map;
+    LIST_HEAD(, run_note) chains[CHAINS]; /* by the sum of the key */
+    struct run_note notes[SETTLED];       /* numbered as map->settled */
+};
 
 /* Return the sum of a key. It is never 0, the sum of an empty place. */
 static uint64_t key_sum(const struct run_key *key)
@@ -78,60 +78,59 @@ static uint64_t key_sum(const struct run_key *key)
     return fnv_add(FNV_BEGIN, key, sizeof *key) | 1;
 }
 
-static uint32_t *sum_count(struct run_file *f, uint64_t sum)
+/* Add complete note number `i` to the chain of its sum. */
+static void note_link(struct run_file *f, size_t i)
 {
-    return &f->counts[(sum >> 40) % COUNTS];
+    LIST_INSERT_HEAD(&f->chains[(f->map->settled[i].sum >> 40) % CHAINS],
+                     &f->notes[i], link);
 }
 
 /* ---- open ---- */
 
 /* Map the file at its full size, with all its pages: without room for a page, a
- * later store to it would be a SIGBUS. -EPROTO: the file is of another version,
- * and is left unchanged. */
-static int run_file_map(struct run_file *f, const char *path)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    uint64_t magic = 0;
-    int err = 0;
-    void *at;
-
-    if (fd < 0)
-        return -errno;
-    /* A new file begins with 0, and so does one whose owner was killed here. */
-    if (pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 &&
-        magic != MAGIC) {
-        close(fd);
-        return -EPROTO;
-    }
-    err = -posix_fallocate(fd, 0, sizeof(struct run_layout));
-    if (!err) {
-        at = mmap(NULL, sizeof(struct run_layout), PROT_READ | PROT_WRITE,
-                  MAP_SHARED, fd, 0);
-        err = at == MAP_FAILED ? -errno : 0;
-        f->map = err ? NULL : at;
-    }
-    close(fd);
-    return err;
-}
-
+ * later store to it would be a SIGBUS. */
 int run_file_open(struct run_file **out, const char *path, uint64_t *nonce,
                   uint64_t *first, struct problem *p)
 {
     struct run_file *f = calloc(1, sizeof *f);
-    int err = f ? run_file_map(f, path) : -ENOMEM;
+    uint64_t magic = 0;
+    int fd, err = 0;
+    void *at;
 
     *out = f;
-    if (err || !f->map) {
+    if (!f)
+        return problem_set(p, EX_CANTCREAT, ENOMEM, "%s: out of memory", path);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        err = errno;
+    } else if (pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 &&
+               magic != MAGIC) {
+        /* A new file begins with 0, and so does one whose owner was killed
+         * before it had written the magic number. */
+        err = EPROTO;
+    } else {
+        err = posix_fallocate(fd, 0, sizeof(struct run_layout));
+        at = err ? MAP_FAILED
+                 : mmap(NULL, sizeof(struct run_layout), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, fd, 0);
+        if (at != MAP_FAILED)
+            f->map = at;
+        else if (!err)
+            err = errno;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!f->map) {
         run_file_close(out);
-        if (err == -EPROTO)
+        if (err == EPROTO)
             return problem_set(p, EX_CONFIG, EPROTO,
                                "%s is of another version, or no file of "
                                "mqworker; it was left untouched: run the "
                                "version that wrote it until nothing is in "
                                "flight, stop it, then move it away",
                                path);
-        return problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
-                           errno_text(-err));
+        return problem_set(p, EX_CANTCREAT, err, "%s: %s", path,
+                           errno_text(err));
     }
     if (f->map->magic != MAGIC) {
         memset(f->map, 0, sizeof *f->map);
@@ -141,9 +140,9 @@ int run_file_open(struct run_file **out, const char *path, uint64_t *nonce,
     }
     *nonce = f->map->nonce;
     *first = ++f->map->owners << OWNER;
-    for (unsigned i = 0; i < SETTLED; i++)
+    for (size_t i = 0; i < SETTLED; i++)
         if (f->map->settled[i].sum)
-            ++*sum_count(f, f->map->settled[i].sum);
+            note_link(f, i);
     return 0;
 }
 
@@ -226,7 +225,8 @@ static struct run_crash *crash_find(const struct run_file *f,
                                     const struct run_key *key)
 {
     for (unsigned i = 0; f->map->crash_at && i < CRASHES; i++)
-        if (f->map->crashes[i].seq && key_equal(&f->map->crashes[i].key, key))
+        if (f->map->crashes[i].seq &&
+            run_key_equal(&f->map->crashes[i].key, key))
             return &f->map->crashes[i];
     return NULL;
 }
@@ -272,30 +272,28 @@ uint32_t run_file_crashes(const struct run_file *f, const struct run_key *key,
 
 void run_file_settled(struct run_file *f, const struct run_key *key)
 {
-    struct run_settled *s = &f->map->settled[f->map->settled_at++ % SETTLED];
+    size_t i = f->map->settled_at++ % SETTLED;
+    struct run_settled *s = &f->map->settled[i];
     struct run_crash *c = crash_find(f, key);
 
     if (s->sum)
-        --*sum_count(f, s->sum);
+        LIST_REMOVE(&f->notes[i], link);
     s->sum = 0;
     atomic_signal_fence(memory_order_release);
     s->key = *key;
     atomic_signal_fence(memory_order_release);
     s->sum = key_sum(key);
-    ++*sum_count(f, s->sum);
+    note_link(f, i);
     if (c)
         c->seq = 0;
 }
 
 bool run_file_was_settled(const struct run_file *f, const struct run_key *key)
 {
-    uint64_t sum = key_sum(key);
+    const struct run_note *n;
 
-    if (f->counts[(sum >> 40) % COUNTS] == 0)
-        return false;
-    for (unsigned i = 0; i < SETTLED; i++)
-        if (f->map->settled[i].sum == sum &&
-            key_equal(&f->map->settled[i].key, key))
+    LIST_FOREACH (n, &f->chains[(key_sum(key) >> 40) % CHAINS], link)
+        if (run_key_equal(&f->map->settled[n - f->notes].key, key))
             return true;
     return false;
 }
