@@ -25,16 +25,17 @@
 /* Bits of message.flags. */
 enum {
     MESSAGE_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
-    MESSAGE_LENGTH_INFERRED = 1 << 1, /* a kill came before its length */
-    /* It waited in the source before, or is a letter that was sent again: it is
-     * not put off once more, and its end changes what waits there. */
+    MESSAGE_LENGTH_INFERRED = 1 << 1, /* it was not noted before a kill */
+    /* The source stored it before, or it is a replayed letter: its not-before
+     * does not delay it again, and its end changes what the source stores. */
     MESSAGE_STORED = 1 << 2,
     MESSAGE_FRONT = 1 << 3, /* a letter: before all others of its group */
     /* An operator cancelled it: it must not run, and is settled as DISCARD. Set
      * by take, take_due or unpark. */
     MESSAGE_CANCELLED = 1 << 4,
     MESSAGE_KEYED = 1 << 5,         /* the source has claimed its unique key */
-    MESSAGE_CRASHED_ALONE = 1 << 6, /* no other one ran at its last crash */
+    MESSAGE_CRASHED_ALONE = 1 << 6, /* nothing else ran at its last crash */
+    MESSAGE_ID_DERIVED = 1 << 7,    /* equal messages have the same id */
 };
 
 struct message;

@@ -122,6 +122,27 @@ Test(amqp_forward, from_a_broker_to_a_posix_queue)
     cr_assert_not_null(strstr(got, "\n\nbody"), "%s", got);
 }
 
+/* Equal messages share an id that is derived from them. */
+Test(amqp_forward, equal_messages_without_ids_are_not_marked)
+{
+    char to[400];
+    struct harness_process *w;
+
+    queue_create();
+    snprintf(to, sizeof to, "%s", amqp_operand(amqp_of("to"), 1));
+    cr_assert_eq(harness_run("mqsend", "--create", "--lines", to).status, 0);
+    for (int i = 0; i < 3; i++)
+        amqp_send("body");
+    amqp_confirmed();
+    w = amqp_worker("--forward", to);
+    harness_until(amqp_ready(amqp_of("to")) == 3, SOON_MS);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    w = harness_worker(to, "-c", "1", "--", harness_handler("record"));
+    harness_until_lines("runs", 3, SOON_MS);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - body"), 3);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
 Test(amqp_forward, queues_of_two_kinds_that_are_a_circle_make_a_dead_letter)
 {
     const char *q = harness_queue(10, 1024);

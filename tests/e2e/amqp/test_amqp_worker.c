@@ -351,22 +351,24 @@ Test(amqp_worker, a_retry_that_the_broker_brings_twice_runs_once)
 }
 
 /* Its sender may have meant two: both run. */
-Test(amqp_worker, a_delayed_message_that_comes_twice_is_marked)
+Test(amqp_worker, a_message_that_comes_twice_is_marked)
 {
     struct harness_process *w =
         amqp_worker("-c", "1", "--", harness_script("h", BY_BODY));
 
+    twice("is new", "01JD3Z6Q9V0X8N5T2K7B4M1C3E", number("mqw-sent", 1),
+          number("x-n", 1));
     twice("was due", "01JD3Z6Q9V0X8N5T2K7B4M1C3F", due(0),
           number("mqw-sent", 1));
     twice("waits here", "01JD3Z6Q9V0X8N5T2K7B4M1C3G", due(900),
           number("mqw-sent", 1));
     twice("goes on", "01JD3Z6Q9V0X8N5T2K7B4M1C3H", due(2500),
           number("mqw-sent", 1));
-    harness_until_lines("runs", 6, 30000);
+    harness_until_lines("runs", 8, 30000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    for (size_t i = 0; i < 3; i++) {
-        static const char *const marked[] = {"1 1 was due", "1 1 waits here",
-                                             "1 1 goes on"};
+    for (size_t i = 0; i < 4; i++) {
+        static const char *const marked[] = {"1 1 is new", "1 1 was due",
+                                             "1 1 waits here", "1 1 goes on"};
 
         cr_assert_eq(harness_lines_with("runs", marked[i]), 1, "%s", marked[i]);
         cr_assert_eq(harness_lines_with("runs", marked[i] + 4), 2);
@@ -600,4 +602,44 @@ Test(amqp_worker, an_idle_worker_wakes_for_heartbeats_only)
     amqp_send("good");
     harness_until_lines("runs", 11, 5000);
     cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* Return the page faults of a process so far, without those that read a file.
+ */
+static long page_faults(pid_t pid)
+{
+    const char *at = strrchr(
+        harness_read(harness_path("/proc/%d/stat", (int)pid), NULL), ')');
+    long faults = -1;
+
+    cr_assert_not_null(at);
+    cr_assert_eq(sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %ld", &faults), 1);
+    return faults;
+}
+
+/* A body of 300 kB has 74 pages. */
+Test(amqp_worker, large_bodies_use_the_same_memory_again)
+{
+    enum { SIZE = 300000, FIRST = 20, MORE = 40 };
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--", "sh", "-c", "cat >/dev/null; echo >>runs");
+    char *body = calloc(1, SIZE);
+    long before;
+
+    if (getenv("MQW_SANITIZED"))
+        cr_skip_test("a sanitizer takes new memory");
+#ifndef __GLIBC__
+    cr_skip_test("another C library takes new memory");
+#endif
+    cr_assert_not_null(body);
+    for (int i = 0; i < FIRST; i++)
+        amqp_publish(amqp_queue, body, SIZE, (amqp_table_t){0, NULL});
+    harness_until_lines("runs", FIRST, 20000);
+    before = page_faults(harness_pid(w));
+    for (int i = 0; i < MORE; i++)
+        amqp_publish(amqp_queue, body, SIZE, (amqp_table_t){0, NULL});
+    harness_until_lines("runs", FIRST + MORE, 20000);
+    cr_assert_lt(page_faults(harness_pid(w)) - before, MORE * 74);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    free(body);
 }

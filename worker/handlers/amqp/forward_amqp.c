@@ -155,7 +155,7 @@ static int lane_ready(struct coprocess *lane, struct outcome *out)
 
 /* ---- publishing ---- */
 
-/* Make the properties, as a worker of the broker would have written them. */
+/* Make the properties of the message on the broker. */
 static int forward_properties(const struct settings *set, struct delivery *d,
                               uint64_t count, struct envelope_copy *copy)
 {
@@ -165,6 +165,7 @@ static int forward_properties(const struct settings *set, struct delivery *d,
                                      .first_ns =
                                          m->failures ? m->received_ns : 0,
                                      .due_ns = forward_due(d),
+                                     .derived = m->flags & MESSAGE_ID_DERIVED,
                                      .resent = forward_resent(d)};
     struct header h = d->header;
 

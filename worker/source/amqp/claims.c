@@ -52,34 +52,34 @@ LIST_HEAD(amqp_chain, amqp_message);
 struct claims {
     struct amqp_queue *queue;    /* c */
     struct amqp_message **lanes; /* c  the message that each lane may still
-                                  *    read; of that lane's thread */
-    int ready_fd;                /* c  readable while `arrived` has some */
-    struct amqp_list incoming;   /* i  not placed yet */
+                                  *    read; used by the lane's thread only */
+    int ready_fd;                /* c  readable while `arrived` is not empty */
+    struct amqp_list incoming;   /* i  messages to be placed on a list */
     unsigned incoming_count;     /* i */
 
     pthread_mutex_t mtx;
     pthread_cond_t changed;   /* q  job_count became 0 */
     struct amqp_list arrived; /* q  CLAIM_ARRIVED */
-    struct amqp_list held;    /* q  CLAIM_DELAYED, by due_ns, then priority */
+    struct amqp_list delayed; /* q  CLAIM_DELAYED, by due_ns, then priority */
     struct amqp_list lent;    /* q  CLAIM_LENT, CLAIM_SETTLING, CLAIM_MOVING */
-    struct amqp_list due;     /* q  CLAIM_DUE */
-    struct amqp_list put_off; /* q  heads that are CLAIM_RETURNED */
-    int64_t ahead_ns;         /* q  clock_ahead_ns when the clock was set */
-    unsigned head_count;     /* q  heads that are PUT_OFF, HELD or DUE */
+    struct amqp_chain chains[CHAINS]; /* q  by `repeat_key` */
+    struct amqp_list due;             /* q  CLAIM_DUE */
+    int64_t ahead_ns;    /* q  clock_ahead_ns when the clock was set */
+    unsigned head_count; /* q  failed heads that are not lent */
     unsigned arrived_count, delayed_count; /* q */
-    unsigned lent_count;                /* q  LENT and LATE */
-    unsigned settling_count;                /* q  LATE: no handler has them */
-    bool ready_written;                    /* q  ready_fd is readable */
-    uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
-    uint64_t epochs;                /* q  number of all connections */
-    uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
-    uint64_t seq;                   /* q  of the message that was lent last */
+    unsigned lent_count;                   /* q  LENT and SETTLING */
+    unsigned settling_count; /* q  SETTLING: their handlers are done */
+    bool ready_written;      /* q  ready_fd is readable */
+    uint64_t epoch;          /* q  number of the connection; 0: none */
+    uint64_t epochs;         /* q  number of all connections */
+    uint64_t delivered[PARTITIONS_MAX]; /* q  last epoch of each part */
+    uint64_t seq;         /* q  last number given to a lent message */
     uint64_t idle_seq;    /* q  seq + 1 at the last call of claims_still_idle */
-    unsigned *free_index; /* q  a stack of free_count */
+    unsigned *free_index; /* q  stack of free_count indices for lent messages */
     unsigned free_count;  /* q */
     uint64_t *acks;       /* q  tags of this epoch to acknowledge */
     size_t ack_count, ack_room;   /* q */
-    struct unconfirmed_list jobs; /* q  not published yet */
+    struct unconfirmed_list jobs; /* q  jobs for the outbox */
     unsigned job_count;           /* q  jobs not confirmed yet */
 };
 
@@ -101,20 +101,20 @@ static void changed_tell(const struct claims *c, bool due)
         c->queue->events.changed(c->queue->events.flow);
 }
 
-/* Hold a message until its time. mtx is held. */
+/* Keep a message until its time. mtx is held. */
 static void delayed_put(struct claims *c, struct amqp_message *m)
 {
     struct amqp_message *before;
 
     m->at = CLAIM_DELAYED;
     c->delayed_count++;
-    TAILQ_FOREACH_REVERSE(before, &c->held, amqp_list, link)
+    TAILQ_FOREACH_REVERSE(before, &c->delayed, amqp_list, link)
     if (before->due_ns < m->due_ns ||
         (before->due_ns == m->due_ns && before->m.priority >= m->m.priority)) {
-        TAILQ_INSERT_AFTER(&c->held, before, m, link);
+        TAILQ_INSERT_AFTER(&c->delayed, before, m, link);
         return;
     }
-    TAILQ_INSERT_HEAD(&c->held, m, link);
+    TAILQ_INSERT_HEAD(&c->delayed, m, link);
 }
 
 /* Make ready_fd and source.due match the lists. Returns true if a message is
@@ -150,10 +150,11 @@ static void due_put(struct claims *c, struct amqp_message *m)
 
 /* ---- messages that a lane may still read ---- */
 
-/* Free a message that no lane reads any more, or hold it if it was put off. Had
- * it been held earlier, another lane could have taken, settled and freed it
- * while this one still read it. A head stays even without its claim, because
- * its group waits for it. */
+/* Free a message that no lane reads any more, or delay it if it was returned.
+ * Called by the lane's next call, on the lane's thread; or, for LANE_NONE, by
+ * the caller of settle. If the message were delayed earlier, another lane could
+ * take, settle and free it while this lane still reads it. A failed head stays
+ * even without its claim, because its group waits for the head. */
 void claims_release(struct source *s, struct message *released)
 {
     struct amqp_message *m = message_of(released);
@@ -165,11 +166,9 @@ void claims_release(struct source *s, struct message *released)
         return;
     }
     pthread_mutex_lock(&c->mtx);
-    if (m->again)
-        TAILQ_REMOVE(&c->put_off, m, link);
     if (m->epoch == c->epoch)
         delayed_put(c, m);
-    else if (m->again)
+    else if (m->failed_head)
         due_put(c, m);
     else
         amqp_message_free(m);
@@ -240,6 +239,7 @@ struct envelope_attempt amqp_attempt_of(const struct amqp_queue *queue,
 {
     return (struct envelope_attempt){.at_ns = a->started_ns,
                                      .duration_ns = a->duration_ns,
+                                     .usage = a->usage,
                                      .number = number,
                                      .error = a->error,
                                      .machine = queue->machine,
@@ -260,7 +260,7 @@ static void message_run(struct message *m, uint64_t started_ns)
 
     (void)started_ns;
     atomic_store(&a->runs, true);
-    run_file_run(runs_of(m), m->index, &a->key, m->seq);
+    run_file_run(runs_of(m), m->index, &a->repeat_key, m->seq);
 }
 
 static void message_handler(struct message *m, uint64_t mark, uint64_t start)
@@ -303,6 +303,27 @@ static void arrived_remove(struct claims *c, struct amqp_message *m)
     c->arrived_count--;
 }
 
+/* Return the chain for a message and its twins. */
+static struct amqp_chain *chain_of(struct claims *c,
+                                   const struct amqp_message *m)
+{
+    const uint8_t *id = m->repeat_key.id.bytes;
+
+    return &c->chains[(id[0] << 8 | id[15]) % CHAINS];
+}
+
+static void lent_put(struct claims *c, struct amqp_message *m)
+{
+    TAILQ_INSERT_TAIL(&c->lent, m, link);
+    LIST_INSERT_HEAD(chain_of(c, m), m, twins);
+}
+
+static void lent_remove(struct claims *c, struct amqp_message *m)
+{
+    TAILQ_REMOVE(&c->lent, m, link);
+    LIST_REMOVE(m, twins);
+}
+
 uint64_t claims_due(struct claims *c)
 {
     uint64_t now = clock_boot_ns(), next = UINT64_MAX;
@@ -310,10 +331,10 @@ uint64_t claims_due(struct claims *c)
     bool due;
 
     pthread_mutex_lock(&c->mtx);
-    while ((m = TAILQ_FIRST(&c->held)) != NULL && m->due_ns <= now) {
-        TAILQ_REMOVE(&c->held, m, link);
+    while ((m = TAILQ_FIRST(&c->delayed)) != NULL && m->due_ns <= now) {
+        TAILQ_REMOVE(&c->delayed, m, link);
         c->delayed_count--;
-        if (m->again)
+        if (m->failed_head)
             due_put(c, m);
         else
             arrived_put(c, m);
@@ -328,66 +349,84 @@ uint64_t claims_due(struct claims *c)
 
 /* ---- arriving ---- */
 
-/* Return true if a message has waited at the broker as its sender made it,
- * so that no worker has given it a line of its own. */
-static bool waited_at_broker(const struct amqp_message *m)
+/* Return true if the outbox is moving a message to another queue because it
+ * must not run yet. mtx is held. */
+static bool is_moved(const struct amqp_message *m)
 {
-    return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
+    const struct settle *s = m->job.settle;
+
+    return m->at == CLAIM_MOVING ||
+           (m->at == CLAIM_SETTLING && s->kind == SETTLE_RETRY && !s->attempt);
 }
 
-/* Return true if a message may have run although the broker has not marked it:
- * - A worker of this machine that was killed had it. This does not count if its
- *   id is derived, because an equal message has the same id.
- * - The broker has forwarded it from a wait queue twice, which it may do when a
- *   node dies. The sender may also have meant both, so both run. mtx is held.
- */
-static bool may_have_run(const struct claims *c, const struct amqp_message *m)
+/* Return true if a message may have run here:
+ * - A killed worker of this machine was running it.
+ * - It was settled here, or another copy of it is in hand. A broker forwards a
+ *   message from a wait queue twice when a node dies in between. A publisher
+ *   marks the second copy that it publishes without a confirm for the first;
+ *   but the first one runs later if it was stuck in a node that hung.
+ * An original whose id is derived does not count, because an equal message has
+ * the same id. A copy of one counts: repeat_key contains its line, which equal
+ * messages do not share.
+ * A twin that ran is not found if its connection was lost before its handler
+ * failed, or if the worker returned it to the list of arrived messages, because
+ * neither is noted in the run file. mtx is held. */
+static bool may_have_run(struct claims *c, const struct amqp_message *m)
 {
-    const struct amqp_list *const all[] = {&c->lent, &c->arrived, &c->held,
-                                           &c->put_off, &c->due};
     const struct amqp_message *twin;
 
-    if (m->m.crashes > 0)
-        return !m->derived;
-    if (!waited_at_broker(m))
+    if (m->m.flags & MESSAGE_ID_DERIVED && !m->line)
         return false;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        TAILQ_FOREACH (twin, all[i], link)
-            if (memcmp(&twin->key, &m->key, sizeof m->key) == 0)
-                return true;
-    return run_file_was_settled(c->queue->runs, &m->key);
+    if (m->m.crashes > 0 ||
+        run_file_was_settled(c->queue->runs, &m->repeat_key))
+        return true;
+    /* The copy of a moved message may arrive before it is confirmed, and has
+     * one hop more. */
+    LIST_FOREACH (twin, chain_of(c, m), twins)
+        if (run_key_equal(&twin->repeat_key, &m->repeat_key) &&
+            (twin->key.hop == m->key.hop || !is_moved(twin)))
+            return true;
+    return false;
 }
 
-/* Return true if a message may be known, so that settle_known searches. */
-static bool may_be_known(const struct amqp_message *m)
+/* Mark a repeat that the broker has not marked, before the message is lent or
+ * moved to another queue. The sender may have meant both messages, so both run.
+ * mtx is held. */
+static void repeat_mark(struct claims *c, struct amqp_message *m)
 {
-    return (m->m.flags & MESSAGE_REDELIVERED && !m->marked) || m->line;
+    if (m->m.flags & MESSAGE_REDELIVERED || !may_have_run(c, m))
+        return;
+    m->m.flags |= MESSAGE_REDELIVERED;
+    m->marked = true;
 }
 
-/* Deal with a message that must not run again, because it was settled here or
- * will be. Returns false if it may run.
+/* Finish a message that must not run again, because it was settled here or will
+ * be. Called on the inbox's thread, and again by the lane that takes the
+ * message; mtx is held. Returns false if the message may run.
  * Its twin is the same message among those lent: its claim was lost with its
  * connection, or the two are copies that were published twice. A twin without
- * its claim that waits behind others of its group does not count: the messages
- * before it may be delivered again behind it, so it must come again, too.
+ * its claim that waits behind others of its group does not count: the broker
+ * may deliver the messages before the twin again behind it, so the twin must
+ * run from its new delivery, too.
  * A good claim is not replaced: the second message is acknowledged, and the
  * broker delivers the first one again if its connection breaks.
- * The run file does not count for a message whose id is derived, because an
- * equal message has the same id; nor for a copy without a line, which no worker
- * has written. mtx is held. */
+ * A message without a line is not searched in the run file if its id is
+ * derived, because an equal message has the same id, or if it is a copy: no
+ * worker has written that copy. */
 static bool settle_known(struct claims *c, const struct amqp_message *m)
 {
+    bool derived = m->m.flags & MESSAGE_ID_DERIVED;
     struct amqp_message *twin;
 
-    if (!may_be_known(m))
+    if ((!(m->m.flags & MESSAGE_REDELIVERED) || m->marked) && !m->line)
         return false;
-    TAILQ_FOREACH (twin, &c->lent, link) {
+    LIST_FOREACH (twin, chain_of(c, m), twins) {
         bool stale = twin->epoch != c->epoch;
         bool in_line = stale && twin->grouped && twin->at == CLAIM_LENT &&
                        !atomic_load(&twin->runs);
 
-        if ((stale || m->line) && !in_line &&
-            memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+        if ((stale || m->line) && !in_line && twin->at >= CLAIM_LENT &&
+            twin->at <= CLAIM_MOVING && run_key_equal(&twin->key, &m->key))
             break;
     }
     if (twin && twin->epoch != c->epoch) {
@@ -396,7 +435,7 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
         atomic_store(&twin->m.stale, false);
         return true;
     }
-    if (!twin && (m->derived || (!m->line && run_key_copy(&m->key)) ||
+    if (!twin && ((!m->line && (derived || run_key_copy(&m->key))) ||
                   !run_file_was_settled(c->queue->runs, &m->key)))
         return false;
     ack_add(c, m->epoch, m->tag);
@@ -433,61 +472,24 @@ static void group_set(struct amqp_message *m, struct amqp_queue *queue,
                                 "workers and senders"));
 }
 
-/* Read the properties, and set `refused` if the message must not run. */
-static int message_read(struct amqp_message *m, struct amqp_queue *queue,
-                        bool redelivered)
-{
-    size_t summed = m->body_size < SUMMED ? m->body_size : SUMMED;
-    char head[HEADER_MAX];
-    struct envelope e;
-    uint64_t part;
-    int err = envelope_read(&e, m->raw, m->body, m->body_size, head);
-
-    if (err)
-        return err;
-    m->id = e.id;
-    m->line = e.line;
-    m->derived = e.derived;
-    /* Two messages of a producer may have one id. So the key of an original is
-     * mixed with its body, and that of a copy with its line, which all copies
-     * of one original share. */
-    m->key = (struct run_key){e.id, (uint32_t)e.attempt, (uint16_t)e.replay,
-                              (uint16_t)e.hop};
-    memcpy(&part, m->key.id.bytes, sizeof part);
-    part ^=
-        m->line ? m->line : fnv_add(FNV_BEGIN ^ m->body_size, m->body, summed);
-    memcpy(m->key.id.bytes, &part, sizeof part);
-    m->due_wall_ns = e.due_ns;
-    m->first_ns = e.first_ns;
-    m->m.data = m->body - e.head;
-    m->m.size = m->body_size + e.head;
-    memcpy((unsigned char *)(uintptr_t)m->m.data, head, e.head);
-    m->m.id = &m->id;
-    m->m.priority = e.priority;
-    m->m.failures = (uint32_t)e.attempt;
-    if (redelivered || e.resent)
-        m->m.flags |= MESSAGE_REDELIVERED;
-    if (e.due_ns)
-        m->m.flags |= MESSAGE_STORED;
-    if (e.has_group)
-        group_set(m, queue, &e);
-    if (!m->refused)
-        m->refused = e.wrong;
-    return 0;
-}
-
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part)
 {
     struct amqp_message *m = (void *)in->block;
+    size_t summed = in->body_size < SUMMED ? in->body_size : SUMMED;
+    char head[HEADER_MAX];
+    struct envelope e;
+    uint64_t id, mixed;
     int err;
 
-    *m = (struct amqp_message){.raw = in->raw,
+    *m = (struct amqp_message){.claims = c,
+                               .raw = in->raw,
                                .body = in->body,
                                .body_size = in->body_size,
+                               .epoch = c->epoch,
                                .tag = in->tag,
                                .part = part};
     in->block = NULL;
-    err = message_read(m, c->queue, in->redelivered);
+    err = envelope_read(&e, m->raw, m->body, m->body_size, head);
     if (err) {
         log_error(
             "message_unreadable", F_STR("queue", c->queue->operand->shown),
@@ -497,21 +499,55 @@ void claims_arrived(struct claims *c, struct incoming *in, unsigned part)
         amqp_message_free(m);
         return;
     }
-    m->claims = c;
-    m->epoch = c->epoch;
-    m->m.ops = &message_ops;
+    m->id = e.id;
+    m->line = e.line;
+    /* Two messages of a producer may have the same id. So the key of an
+     * original is mixed with its body, and the key of a copy is mixed with its
+     * line, which all copies share that one worker made of an original. */
+    m->key = (struct run_key){e.id, (uint32_t)e.attempt, (uint16_t)e.replay,
+                              (uint16_t)e.hop};
+    memcpy(&id, e.id.bytes, sizeof id);
+    mixed = id ^ fnv_add(FNV_BEGIN ^ m->body_size, m->body, summed);
+    memcpy(m->key.id.bytes, &mixed, sizeof mixed);
+    m->repeat_key = m->key;
+    if (m->line) {
+        mixed = id ^ m->line;
+        memcpy(m->key.id.bytes, &mixed, sizeof mixed);
+        m->repeat_key.hop = ANY_HOP;
+    }
+    if (e.derived) /* copies of equal messages are no repeats */
+        m->repeat_key = m->key;
+    m->due_wall_ns = e.due_ns;
+    m->first_ns = e.first_ns;
+    memcpy(m->body - e.head, head, e.head);
+    m->m = (struct message){.ops = &message_ops,
+                            .data = m->body - e.head,
+                            .size = m->body_size + e.head,
+                            .id = &m->id,
+                            .priority = e.priority,
+                            .failures = (uint32_t)e.attempt};
+    if (in->redelivered || e.resent)
+        m->m.flags |= MESSAGE_REDELIVERED;
+    if (e.derived)
+        m->m.flags |= MESSAGE_ID_DERIVED;
+    if (e.due_ns)
+        m->m.flags |= MESSAGE_STORED;
+    if (e.has_group)
+        group_set(m, c->queue, &e);
+    /* A refused message must not run. */
+    if (!m->refused)
+        m->refused = e.wrong;
     TAILQ_INSERT_TAIL(&c->incoming, m, link);
     if (++c->incoming_count == INCOMING_MOST)
         claims_place(c);
 }
 
-/* Place many messages under one lock, because the threads that take need it,
- * too. Release it after each message that is searched for among all settled
- * ones, which takes long. */
+/* Place many messages under one lock, because the threads that take need mtx,
+ * too. */
 void claims_place(struct claims *c)
 {
     struct amqp_message *m;
-    bool searched = false, alone;
+    bool alone;
 
     if (c->incoming_count == 0)
         return;
@@ -520,23 +556,14 @@ void claims_place(struct claims *c)
     while ((m = TAILQ_FIRST(&c->incoming)) != NULL) {
         uint64_t now, wait;
 
-        if (searched) {
-            pthread_mutex_unlock(&c->mtx);
-            pthread_mutex_lock(&c->mtx);
-        }
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it was unlinked */
-        searched = may_be_known(m) || waited_at_broker(m);
         TAILQ_REMOVE(&c->incoming, m, link);
-        c->given[m->part] = m->epoch;
-        m->m.crashes = run_file_crashes(c->queue->runs, &m->key, &alone);
+        c->delivered[m->part] = m->epoch;
+        m->m.crashes = run_file_crashes(c->queue->runs, &m->repeat_key, &alone);
         m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
         if (settle_known(c, m)) {
             amqp_message_free(m);
             continue;
-        }
-        if (!(m->m.flags & MESSAGE_REDELIVERED) && may_have_run(c, m)) {
-            m->m.flags |= MESSAGE_REDELIVERED;
-            m->marked = true;
         }
         now = clock_wall_ns();
         wait = m->due_wall_ns > now ? m->due_wall_ns - now : 0;
@@ -550,7 +577,8 @@ void claims_place(struct claims *c)
                 arrived_put(c, m);
             continue;
         }
-        /* Move it to another queue: the dead letters, or a wait queue. */
+        /* Move the message to another queue: the dead letters, or a wait queue.
+         */
         m->job.due_wall_ns = m->refused ? 0 : m->due_wall_ns;
         if (m->refused) {
             m->job.own = (struct settle){.m = &m->m,
@@ -561,16 +589,18 @@ void claims_place(struct claims *c)
                                          .died_ns = now};
             m->job.settle = &m->job.own;
         }
+        repeat_mark(c, m);
         m->at = CLAIM_MOVING;
-        TAILQ_INSERT_TAIL(&c->lent, m, link);
+        lent_put(c, m);
         job_add(c, m);
     }
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* Forget all claims: the broker delivers all messages again. The jobs of the
- * outbox continue: once the copy is confirmed, the original is known as settled
- * when it is delivered again. */
+/* Forget all claims, because the connection is lost and the broker delivers all
+ * messages again. Called on the inbox's thread. The jobs of the outbox
+ * continue: once the copy is confirmed, the original is known as settled when
+ * it is delivered again. */
 bool claims_void(struct claims *c)
 {
     struct amqp_message *m;
@@ -584,9 +614,9 @@ bool claims_void(struct claims *c)
         arrived_remove(c, m);
         amqp_message_free(m);
     }
-    while ((m = TAILQ_FIRST(&c->held)) != NULL) {
-        TAILQ_REMOVE(&c->held, m, link);
-        if (m->again) /* its group waits for it */
+    while ((m = TAILQ_FIRST(&c->delayed)) != NULL) {
+        TAILQ_REMOVE(&c->delayed, m, link);
+        if (m->failed_head) /* the group waits for this head */
             due_put(c, m);
         else
             amqp_message_free(m);
@@ -605,7 +635,7 @@ bool claims_void(struct claims *c)
 
 /* ---- taking ---- */
 
-/* Lend a message. mtx is held. */
+/* Lend a message that was just taken off its list. mtx is held. */
 static void message_lend(struct claims *c, struct amqp_message *m,
                          uint64_t wall_ns)
 {
@@ -617,7 +647,7 @@ static void message_lend(struct claims *c, struct amqp_message *m,
     if (m->first_ns == 0)
         m->first_ns = wall_ns;
     m->m.received_ns = m->first_ns;
-    TAILQ_INSERT_TAIL(&c->lent, m, link);
+    lent_put(c, m);
     c->lent_count++;
 }
 
@@ -629,8 +659,8 @@ int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
 
     claims_lane_rest(s, lane);
     pthread_mutex_lock(&c->mtx);
-    /* Check again whether it is known: of two copies that arrived one after the
-     * other, the first may have run by now. */
+    /* Check again that the message may run: of two copies that arrived one
+     * after the other, the first may have run by now. */
     while (!m && c->free_count > 0 && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it was unlinked */
         arrived_remove(c, m);
@@ -639,8 +669,10 @@ int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
             m = NULL;
         }
     }
-    if (m)
+    if (m) {
+        repeat_mark(c, m);
         message_lend(c, m, wall_ns);
+    }
     (void)ready_update(c);
     pthread_mutex_unlock(&c->mtx);
     if (!m)
@@ -661,8 +693,9 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out)
     pthread_mutex_lock(&c->mtx);
     if (c->free_count > 0 && (m = TAILQ_FIRST(&c->due)) != NULL) {
         TAILQ_REMOVE(&c->due, m, link);
+        LIST_REMOVE(m, twins);
         c->head_count--;
-        m->m.failures = m->tries;
+        m->m.failures = m->head_failures;
         message_lend(c, m, m->first_ns);
     }
     (void)ready_update(c);
@@ -677,7 +710,7 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out)
  * another message is due. mtx is held. */
 static void message_unlend(struct claims *c, struct amqp_message *m)
 {
-    TAILQ_REMOVE(&c->lent, m, link);
+    lent_remove(c, m);
     c->lent_count--;
     c->settling_count -= m->at == CLAIM_SETTLING;
     run_file_unrun(c->queue->runs, m->m.index);
@@ -685,9 +718,21 @@ static void message_unlend(struct claims *c, struct amqp_message *m)
     (void)ready_update(c);
 }
 
-/* Settle and acknowledge the original, because the broker has confirmed what
- * follows from its verdict. Crash before the acknowledgement is sent: see the
- * head of this file. */
+/* Note that a message is settled. If a copy `ran`, note also that each other
+ * copy with as many failures is a repeat: when a worker is killed before it
+ * acknowledges the original, the next worker makes copies of its own. mtx is
+ * held. */
+static void settled_note(struct claims *c, const struct amqp_message *m,
+                         bool ran)
+{
+    if (ran && !run_key_equal(&m->repeat_key, &m->key))
+        run_file_settled(c->queue->runs, &m->repeat_key);
+    run_file_settled(c->queue->runs, &m->key);
+}
+
+/* Settle and acknowledge the original, because the broker has confirmed the
+ * copy that follows from its verdict. Called on the outbox's thread. Crash
+ * before the acknowledgement is sent: see the head of this file. */
 void claims_confirmed(struct claims *c, struct amqp_job *j)
 {
     const struct source_events *events = &c->queue->events;
@@ -697,18 +742,18 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
 
     FAULT_POINT("amqp_confirmed");
     pthread_mutex_lock(&c->mtx);
-    run_file_settled(c->queue->runs, &m->key);
-    ack_add(c, m->epoch, m->tag);
     verdict = m->at == CLAIM_SETTLING ? j->settle : NULL;
+    settled_note(c, m, !is_moved(m));
+    ack_add(c, m->epoch, m->tag);
     if (verdict)
         message_unlend(c, m);
     else
-        TAILQ_REMOVE(&c->lent, m, link);
+        lent_remove(c, m);
     pthread_mutex_unlock(&c->mtx);
     if (verdict) {
         verdict->err = 0;
         events->settled(events->flow, verdict);
-    } else if (j->settle) { /* it died here, without having been lent */
+    } else if (j->settle) { /* refused: the message died without being lent */
         events->died(events->flow,
                      &(struct source_death){.id = m->id,
                                             .reason = m->job.own.reason,
@@ -719,7 +764,8 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     pthread_mutex_lock(&c->mtx);
     if (--c->job_count == 0)
         pthread_cond_broadcast(&c->changed);
-    /* The next message of its group may run now; no work item would notice. */
+    /* The next message of the group may run now. Wake the work items by the
+     * event, because no arriving message wakes them. */
     due = m->grouped || source_due(&c->queue->source);
     pthread_mutex_unlock(&c->mtx);
     amqp_message_free(m);
@@ -728,24 +774,24 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
 
 /* ---- settling ---- */
 
-/* Settle a verdict that needs no copy: 0, or -ESTALE. -EINPROGRESS: the broker
- * must confirm a copy first; nothing has changed. mtx is held. */
+/* Settle a verdict that needs no copy. Returns 0; -ESTALE; or -EINPROGRESS if
+ * the broker must confirm a copy first, with nothing changed. mtx is held. */
 static int settle_now(struct claims *c, struct amqp_message *m,
                       struct settle *s)
 {
-    bool in_hand = m->grouped && s->kind == SETTLE_RETRY;
+    bool stays = m->grouped && s->kind == SETTLE_RETRY;
     struct envelope_attempt failed;
     amqp_bytes_t raw;
 
     if (s->kind <= SETTLE_DISCARD) {
         /* A broker does not confirm an acknowledgement, and delivers a message
-         * again if it has missed it. So note in the run file first that the
-         * message is settled: it is known if it is delivered here again. Crash
-         * before the note: the message runs again, marked. */
-        run_file_settled(c->queue->runs, &m->key);
+         * again if the acknowledgement was lost. So note in the run file first
+         * that the message is settled: a second delivery to this worker is then
+         * recognized. Crash before the note: the message runs again, marked. */
+        settled_note(c, m, true);
         FAULT_POINT("amqp_done_before_ack");
         ack_add(c, m->epoch, m->tag);
-    } else if (m->epoch == c->epoch && !in_hand && s->kind != SETTLE_RETURN) {
+    } else if (m->epoch == c->epoch && !stays && s->kind != SETTLE_RETURN) {
         return -EINPROGRESS;
     }
     message_unlend(c, m);
@@ -754,25 +800,27 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         return 0;
     if (m->epoch != c->epoch) /* another worker may have it by now */
         return -ESTALE;
-    if (in_hand) {
-        m->again = true;
-        m->tries = m->m.failures + (s->attempt != NULL);
+    if (stays) {
+        m->failed_head = true;
+        m->head_failures = m->m.failures + (s->attempt != NULL);
     }
-    if (in_hand && s->attempt) {
+    if (stays && s->attempt) {
         /* Add the failed attempt to the properties, in case the message becomes
-         * a letter. Leave it out without memory or room for it. */
-        failed = amqp_attempt_of(c->queue, s->attempt, m->tries);
+         * a letter. Leave the attempt out if there is no memory or no room for
+         * it. */
+        failed = amqp_attempt_of(c->queue, s->attempt, m->head_failures);
         if (envelope_attempt_add(&raw, m->raw, &m->id, &failed) == 0) {
             free(m->own_raw);
             m->own_raw = raw.bytes;
             m->raw = raw;
         }
     }
-    if (m->again) {
+    if (m->failed_head) {
         c->head_count++;
-        TAILQ_INSERT_TAIL(&c->put_off, m, link);
+        LIST_INSERT_HEAD(chain_of(c, m), m, twins);
     }
-    /* claims_release holds it, when its lane does not read it any more. */
+    /* claims_release delays the message as soon as its lane does not read it
+     * any more. */
     m->due_ns = settle_due(s);
     m->at = CLAIM_RETURNED;
     return 0;
@@ -837,7 +885,7 @@ struct claims_counts claims_count(struct claims *c)
     first = TAILQ_FIRST(&c->arrived);
     counts = (struct claims_counts){.room = c->free_count,
                                     .arrived = c->arrived_count,
-                                    .held = c->delayed_count,
+                                    .delayed = c->delayed_count,
                                     .jobs = c->job_count,
                                     .starved = claims_starved(c),
                                     .oldest_ns = first ? first->arrived_ns : 0};
@@ -856,19 +904,21 @@ bool claims_still_idle(struct claims *c)
     return still;
 }
 
+/* Count the messages of a list for their parts. mtx is held. */
 static void part_count(const struct amqp_list *list, struct source_part *parts)
 {
     const struct amqp_message *m;
 
     TAILQ_FOREACH (m, list, link) {
         parts[m->part].in_hand++;
-        parts[m->part].blocked += m->again && m->at != CLAIM_LENT;
+        parts[m->part].blocked += m->failed_head && m->at != CLAIM_LENT;
     }
 }
 
-/* A broker does not tell a consumer whether it is the active one. So a
- * partition is this worker's if it has delivered a message on this connection:
- * then it delivers none to other workers while the connection lasts. */
+/* A consumer cannot find out from the broker whether it is the active consumer.
+ * So a partition counts as this worker's once it has delivered a message on
+ * this connection: it then delivers no message to other workers while the
+ * connection lasts. Any thread. */
 void claims_parts(struct source *s,
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg)
@@ -881,12 +931,12 @@ void claims_parts(struct source *s,
         return;
     pthread_mutex_lock(&c->mtx);
     part_count(&c->arrived, parts);
-    part_count(&c->held, parts);
+    part_count(&c->delayed, parts);
     part_count(&c->due, parts);
     part_count(&c->lent, parts);
     for (unsigned i = 0; i < queue->part_count; i++) {
         parts[i].number = i;
-        parts[i].here = c->given[i] != 0 && c->given[i] == c->epoch;
+        parts[i].here = c->delivered[i] != 0 && c->delivered[i] == c->epoch;
     }
     pthread_mutex_unlock(&c->mtx);
     for (unsigned i = 0; i < queue->part_count; i++)
@@ -999,9 +1049,8 @@ int claims_open(struct claims **out, struct amqp_queue *queue)
     pthread_condattr_destroy(&clock);
     TAILQ_INIT(&c->incoming);
     TAILQ_INIT(&c->arrived);
-    TAILQ_INIT(&c->held);
+    TAILQ_INIT(&c->delayed);
     TAILQ_INIT(&c->due);
-    TAILQ_INIT(&c->put_off);
     TAILQ_INIT(&c->lent);
     TAILQ_INIT(&c->jobs);
     c->lanes = calloc(ITEMS_MAX, sizeof *c->lanes);
@@ -1027,7 +1076,7 @@ void claims_close(struct claims **claims)
         return;
     *claims = NULL;
     TAILQ_CONCAT(&c->lent, &c->arrived, link);
-    TAILQ_CONCAT(&c->lent, &c->held, link);
+    TAILQ_CONCAT(&c->lent, &c->delayed, link);
     TAILQ_CONCAT(&c->lent, &c->due, link);
     while ((m = TAILQ_FIRST(&c->lent)) != NULL) {
         TAILQ_REMOVE(&c->lent, m, link);

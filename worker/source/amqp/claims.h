@@ -51,28 +51,29 @@ struct amqp_job {
  * t = of the thread that runs it */
 struct amqp_message {
     struct message m;
-    struct claims *claims; /* c */
-    struct ulid id;        /* c */
-    struct run_key key;    /* c */
-    uint64_t epoch, tag;   /* q  the claim: void in another epoch */
-    uint64_t due_ns;       /* q  HELD: CLOCK_BOOTTIME */
-    uint64_t arrived_ns;   /* q  clock_mono_ns when it became ARRIVED */
-    uint64_t due_wall_ns;  /* c  of its header; 0: now */
-    uint64_t first_ns;     /* c  wall; first receipt by a worker */
-    enum claim_state at;   /* q */
-    bool grouped;          /* c  it names a group */
-    const char *refused;   /* c  why it must not run; NULL: it may run */
-    uint32_t group_crc;    /* c  of that group */
-    unsigned part;         /* c  of the queue; 0: the queue has no parts */
-    bool again;            /* t  a failed head, which waits in the worker */
-    uint32_t tries;        /* t  its failures */
-    void *own_raw;         /* t  block of `raw` after a failure; NULL */
-    atomic_bool runs;      /* a handler has it */
-    bool derived;        /* c  its id is made of it: an equal one has it, too */
-    bool marked;         /* c  marked as a repeat here, not by the broker */
+    struct claims *claims;     /* c */
+    struct ulid id;            /* c */
+    struct run_key key;        /* c */
+    struct run_key repeat_key; /* c  of all copies that failed as often */
+    uint64_t epoch, tag;       /* q  the claim: void in another epoch */
+    uint64_t due_ns;           /* q  DELAYED: CLOCK_BOOTTIME */
+    uint64_t arrived_ns;       /* q  clock_mono_ns when it became ARRIVED */
+    uint64_t due_wall_ns;      /* c  due time in the header; 0: now */
+    uint64_t first_ns;         /* c  wall; first receipt by a worker */
+    enum claim_state at;       /* q */
+    bool grouped;              /* c  the header names a group */
+    const char *refused;       /* c  why it must not run; NULL: it may run */
+    uint32_t group_crc;        /* c  CRC-32 of the group's key */
+    unsigned part;             /* c  partition; 0 also in a queue without any */
+    bool failed_head;          /* t  a failed head, which waits in the worker */
+    uint32_t head_failures;    /* t  failures of that head */
+    void *own_raw;             /* t  block of `raw` after a failure; NULL */
+    atomic_bool runs;          /* a handler is running the message */
+    bool marked;         /* q  marked as a repeat here, not by the broker */
     uint64_t line;       /* q  number that its copies share; 0: no copies yet */
     struct amqp_job job; /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */
+    LIST_ENTRY(amqp_message) twins; /* q  if lent, or `failed_head` */
     amqp_bytes_t raw;               /* t  encoded properties */
     unsigned char *body;            /* c */
     size_t body_size;               /* c */
@@ -100,14 +101,14 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out);
 int claims_settle(struct source *s, struct settle *list, size_t n);
 void claims_release(struct source *s, struct message *released);
 void claims_lane_rest(struct source *s, unsigned lane);
-/* Numbers of messages at one moment. */
+/* Numbers of messages at one moment; any thread. */
 struct claims_counts {
-    unsigned room;      /* that can be lent in addition */
-    unsigned arrived;   /* that can be taken */
-    unsigned held;      /* waiting for their time */
-    unsigned jobs;      /* with copies that are not confirmed yet */
-    bool starved;       /* none can be taken, and fewer run than may run */
-    uint64_t oldest_ns; /* arrival of the next to be taken; 0: there is none */
+    unsigned room;      /* messages that can be lent in addition */
+    unsigned arrived;   /* messages that can be taken */
+    unsigned delayed;   /* messages that wait for their time */
+    unsigned jobs;      /* messages whose copies are not confirmed yet */
+    bool starved;       /* `arrived` is 0, and fewer run than may run */
+    uint64_t oldest_ns; /* arrival of the next message to be taken; 0: none */
 };
 struct claims_counts claims_count(struct claims *c);
 void claims_parts(struct source *s,

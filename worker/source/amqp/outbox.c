@@ -101,6 +101,7 @@ static int copy_publish(struct outbox *o, struct amqp_job *j, const char *name,
         .due_ns = j->due_wall_ns,
         .hop = a ? m->key.hop : m->key.hop + 1U,
         .line = m->line,
+        .derived = m->m.flags & MESSAGE_ID_DERIVED,
         .number = j->u.number,
         /* A message that may exist twice may have two copies. */
         .resent = j->u.resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED,

@@ -23,48 +23,45 @@
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
 
-/* The queue and its two threads. c = constant after open */
-struct source_amqp {
-    struct amqp_queue queue;
-    struct inbox *inbox;   /* c */
-    struct outbox *outbox; /* c */
-};
-
-static struct source_amqp *source_amqp_of(const struct source *s)
-{
-    return CONTAINER_OF(amqp_queue_of(s), struct source_amqp, queue);
-}
-
 /* ---- how many messages there are ---- */
 
-static unsigned source_amqp_room(const struct source *s)
-{
-    return claims_count(amqp_queue_of(s)->claims).room;
-}
-
-/* Count the messages that have arrived, and those that were in the queue at the
- * last count. */
-static long fresh_count(const struct source *s)
-{
-    struct source_amqp *q = source_amqp_of(s);
-
-    return (long)claims_count(q->queue.claims).arrived +
-           atomic_load(&q->queue.ready);
-}
-
 /* Count the messages in the queue. -EAGAIN: the broker does not answer. */
-static int ready_ask(struct source_amqp *q)
+static int ready_ask(struct amqp_queue *q)
 {
     long ready = 0;
     uint32_t n;
 
-    for (unsigned i = 0; i < q->queue.part_count; i++) {
-        if (outbox_count(q->outbox, q->queue.parts[i], &n) < 0)
+    for (unsigned i = 0; i < q->part_count; i++) {
+        if (outbox_count(q->out, q->parts[i], &n) < 0)
             return -EAGAIN;
         ready += (long)n;
     }
-    atomic_store(&q->queue.ready, ready);
+    atomic_store(&q->ready, ready);
     return 0;
+}
+
+static int64_t source_amqp_count(struct source *s, enum source_count what)
+{
+    struct amqp_queue *q = amqp_queue_of(s);
+    uint32_t n;
+
+    switch (what) {
+    case COUNT_WAITING:
+        return claims_count(q->claims).delayed;
+    case COUNT_DEAD:
+        (void)ready_ask(q);
+        return outbox_count(q->out, q->dead, &n) < 0 ? -EAGAIN : (int64_t)n;
+    case COUNT_SLOTS: /* before the start: what the last owner could lend */
+        return q->started && !amqp_queue_is_parted(q) ? atomic_load(&q->in_hand)
+                                                      : RUN_SLOTS;
+    case COUNT_FREE:
+        return claims_count(q->claims).room;
+    case COUNT_FRESH: /* arrived, or in the queue when it was last asked */
+        return (int64_t)claims_count(q->claims).arrived +
+               atomic_load(&q->ready);
+    default:
+        return 0;
+    }
 }
 
 /* Return YES if a message is due. A message that is on its way from the broker
@@ -73,32 +70,12 @@ static int ready_ask(struct source_amqp *q)
  * counts as due: if the worker exited now, its failures would be lost. */
 static int source_amqp_is_due(struct source *s)
 {
-    struct source_amqp *q = source_amqp_of(s);
+    struct amqp_queue *q = amqp_queue_of(s);
     int err = ready_ask(q);
 
-    if (err || fresh_count(s) > 0)
+    if (err || source_amqp_count(s, COUNT_FRESH) > 0)
         return err ? err : YES;
-    return claims_still_idle(q->queue.claims) ? NO : YES;
-}
-
-static int64_t source_amqp_count(struct source *s, enum source_count what)
-{
-    struct source_amqp *q = source_amqp_of(s);
-    uint32_t n;
-
-    if (what == COUNT_WAITING)
-        return claims_count(q->queue.claims).held;
-    if (what == COUNT_PARKED || what == COUNT_SPOOLED)
-        return 0;
-    (void)ready_ask(q);
-    return outbox_count(q->outbox, q->queue.dead, &n) < 0 ? -EAGAIN
-                                                          : (int64_t)n;
-}
-
-static bool nothing_pending(const struct source *s)
-{
-    (void)s;
-    return false;
+    return claims_still_idle(q->claims) ? NO : YES;
 }
 
 /* ---- how many may be lent ---- */
