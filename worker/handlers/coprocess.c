@@ -614,13 +614,9 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
     m->deadline_ns = UINT64_MAX;
     m->limit_ns = delivery_limit_ns(d, set->timeout_ns);
     m->at = o->written + (o->end - o->begin);
-    /* Name the child before a byte of the message can reach it. As in
-     * handler_exec, the start time comes before the group, because recovery
-     * kills no group without a start time; it still finds the child by its
-     * mark. */
+    /* Name the child before a byte of the message can reach it. */
     FAULT_POINT("stream_before_name");
-    sent->ops->handler(sent, l->child.mark, l->child.start);
-    sent->ops->handler_group(sent, l->child.pid);
+    sent->ops->handler(sent, l->child.mark, l->child.start, l->child.pid);
     if (output_reserve(o, STREAM_HEAD + d->body_size + 1) < 0) {
         m->at = OPEN_NEVER; /* coprocess_next returns it as unsent */
     } else {

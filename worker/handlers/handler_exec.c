@@ -58,6 +58,7 @@ struct running {
                                * its number is not used again */
     struct handler *handler;  /* c */
     const char *id;           /* c  of the message */
+    struct stderr_tail *tail; /* c */
     uint64_t limit_ns;        /* c  UINT64_MAX: none */
     int body, out, err;       /* c  stdin; the reading and the writing end of
                                * stderr; -1: closed */

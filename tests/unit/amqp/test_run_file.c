@@ -65,8 +65,7 @@ Test(run_file, a_run_is_found_by_the_next_owner_until_it_is_over)
     uint64_t nonce_before = nonce, before = number;
 
     run_file_run(f, 7, &k, number + 1);
-    run_file_handler(f, 7, 0, 99);
-    run_file_group(f, 7, 1234);
+    run_file_handler(f, 7, 0, 99, 1234);
     run_file_run(f, 8, &k, number + 2);
     run_file_unrun(f, 8);
     again();

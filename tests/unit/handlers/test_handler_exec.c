@@ -7,9 +7,12 @@
 #include "tests/fixtures/logged.h"
 #include "tests/fixtures/passing_clock.h"
 
+#include <criterion/criterion.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,22 +41,17 @@ static atomic_bool told;
 
 /* ---- a source of one message ---- */
 
-static void on_handler(struct message *m, uint64_t mark, uint64_t start)
+static void on_handler(struct message *m, uint64_t mark, uint64_t start,
+                       pid_t its_group)
 {
     (void)m;
     cr_assert_eq(mark, 0, "the sequence is the mark");
     cr_assert_gt(start, 0);
-}
-
-static void on_group(struct message *m, pid_t its_group)
-{
-    (void)m;
     group = its_group;
     sem_post(&named);
 }
 
-static const struct message_ops ops = {.handler = on_handler,
-                                       .handler_group = on_group};
+static const struct message_ops ops = {.handler = on_handler};
 
 static void lend(void)
 {

@@ -14,16 +14,11 @@ static pid_t group;
 static unsigned unruns;
 
 static void on_handler(struct message *who, uint64_t its_mark,
-                       uint64_t its_start)
+                       uint64_t its_start, pid_t its_group)
 {
     cr_assert_eq(who, &m);
     mark = its_mark;
     start = its_start;
-}
-
-static void on_group(struct message *who, pid_t its_group)
-{
-    cr_assert_eq(who, &m);
     group = its_group;
 }
 
@@ -34,8 +29,8 @@ static void on_unrun(struct message *who, bool may_have_run)
     unruns++;
 }
 
-static const struct message_ops ops = {
-    .handler = on_handler, .handler_group = on_group, .unrun = on_unrun};
+static const struct message_ops ops = {.handler = on_handler,
+                                       .unrun = on_unrun};
 
 /* lend - as a source does */
 static void lend(const char *text, char separator)
@@ -96,8 +91,7 @@ Test(delivery, a_group_that_it_was_stored_with_is_its_group)
 Test(delivery, who_lends_it_hears_who_has_it)
 {
     lend("x", 0);
-    m.ops->handler(&m, 11, 12);
-    m.ops->handler_group(&m, 13);
+    m.ops->handler(&m, 11, 12, 13);
     cr_assert_eq(mark, 11);
     cr_assert_eq(start, 12);
     cr_assert_eq(group, 13);

@@ -263,14 +263,10 @@ static void message_run(struct message *m, uint64_t started_ns)
     run_file_run(runs_of(m), m->index, &a->repeat_key, m->seq);
 }
 
-static void message_handler(struct message *m, uint64_t mark, uint64_t start)
+static void message_handler(struct message *m, uint64_t mark, uint64_t start,
+                            pid_t group)
 {
-    run_file_handler(runs_of(m), m->index, mark, start);
-}
-
-static void message_group(struct message *m, pid_t group)
-{
-    run_file_group(runs_of(m), m->index, group);
+    run_file_handler(runs_of(m), m->index, mark, start, group);
 }
 
 static void message_unrun(struct message *m, bool may_have_run)
@@ -281,10 +277,8 @@ static void message_unrun(struct message *m, bool may_have_run)
         m->flags |= MESSAGE_REDELIVERED;
 }
 
-static const struct message_ops message_ops = {.run = message_run,
-                                               .handler = message_handler,
-                                               .handler_group = message_group,
-                                               .unrun = message_unrun};
+static const struct message_ops message_ops = {
+    .run = message_run, .handler = message_handler, .unrun = message_unrun};
 
 /* ---- lists; mtx is held ---- */
 

@@ -176,20 +176,14 @@ void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
 }
 
 void run_file_handler(struct run_file *f, unsigned index, uint64_t mark,
-                      uint64_t start)
+                      uint64_t start, pid_t group)
 {
     struct run_slot *s = &f->map->slots[index];
 
     if (mark)
         s->mark = mark;
     s->start = start;
-    atomic_signal_fence(memory_order_release);
-}
-
-void run_file_group(struct run_file *f, unsigned index, pid_t group)
-{
-    atomic_store_explicit(&f->map->slots[index].group, group,
-                          memory_order_release);
+    atomic_store_explicit(&s->group, group, memory_order_release);
 }
 
 void run_file_unrun(struct run_file *f, unsigned index)

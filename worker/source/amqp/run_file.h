@@ -55,8 +55,7 @@ void run_file_close(struct run_file **file); /* NULL-safe; sets NULL */
 void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
                   uint64_t seq);
 void run_file_handler(struct run_file *f, unsigned index, uint64_t mark,
-                      uint64_t start);
-void run_file_group(struct run_file *f, unsigned index, pid_t group);
+                      uint64_t start, pid_t group);
 void run_file_unrun(struct run_file *f, unsigned index);
 
 /* ---- at start ---- */

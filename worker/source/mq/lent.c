@@ -20,27 +20,22 @@ static void lent_run(struct message *m, uint64_t started_ns)
         slot_mark(l->slot, SLOT_BESIDE);
 }
 
-/* Note the handler's processes. slot_run has set both fields to 0. */
-static void handler_note(struct message *m, uint64_t mark, uint64_t start)
+/* Note the handler's processes. slot_run has set these fields to 0. Crash
+ * before the group is written: recovery finds the process by its mark. */
+static void handler_note(struct message *m, uint64_t mark, uint64_t start,
+                         pid_t group)
 {
     struct slot *slot = lent_of(m)->slot;
 
     slot->handler_mark = mark;
     slot->handler_start = start;
-}
-
-/* Note the handler's process group, after its start time: recovery kills no
- * group without that time. */
-static void group_note(struct message *m, pid_t group)
-{
-    atomic_store_explicit(&lent_of(m)->slot->handler_pgid, group,
-                          memory_order_release);
+    FAULT_POINT("handler_before_group");
+    atomic_store_explicit(&slot->handler_pgid, group, memory_order_release);
 }
 
 static const struct message_ops slot_ops = {
     .run = lent_run,
     .handler = handler_note,
-    .handler_group = group_note,
     .unrun = lent_unrun,
 };
 
