@@ -66,16 +66,13 @@ struct inbox {
 
 /* ---- acknowledgements ---- */
 
-void ack_window_begin(struct ack_window *w)
-{
-    *w = (struct ack_window){.low = 1, .next = 1};
-}
-
 void ack_window_delivered(struct ack_window *w, uint64_t tag)
 {
     w->next = tag + 1;
     w->open++;
 }
+
+#define ACK_BIT(tag) (UINT64_C(1) << (tag) % 64)
 
 static uint64_t *ack_word(struct ack_window *w, uint64_t tag)
 {
@@ -84,39 +81,32 @@ static uint64_t *ack_word(struct ack_window *w, uint64_t tag)
 
 /* A broker refuses a tag that was acknowledged before. So the tag that covers
  * others is one of the given ones. */
-int ack_window_send(struct ack_window *w, const uint64_t *tags, size_t n,
-                    ack_send *tell, void *arg)
+size_t ack_window_close(struct ack_window *w, const uint64_t *tags, size_t n)
 {
-    size_t i = 0;
-    int err = 0;
+    size_t covered = 0;
 
     for (size_t k = 0; k < n; k++) {
         w->open--;
         if (tags[k] < w->low) {
             w->behind--;
         } else if (tags[k] - w->low < ACK_WINDOW) {
-            *ack_word(w, tags[k]) |= UINT64_C(1) << tags[k] % 64;
+            *ack_word(w, tags[k]) |= ACK_BIT(tags[k]);
         } else { /* too far ahead: begin again with the tags still to come */
             w->low = w->next;
             w->behind = w->open;
             memset(w->done, 0, sizeof w->done);
         }
     }
-    if (w->behind == 0) {
-        /* Move `low` to the first open tag, and free the bits behind it. */
-        while (w->low < w->next && *ack_word(w, w->low) & UINT64_C(1)
-                                                              << w->low % 64) {
-            *ack_word(w, w->low) &= ~(UINT64_C(1) << w->low % 64);
-            w->low++;
-        }
-        while (i < n && tags[i] < w->low)
-            i++;
-        if (i > 0)
-            err = tell(arg, tags[i - 1], i > 1);
+    if (w->behind > 0)
+        return 0;
+    /* Move `low` to the first open tag, and free the bits behind it. */
+    while (w->low < w->next && *ack_word(w, w->low) & ACK_BIT(w->low)) {
+        *ack_word(w, w->low) &= ~ACK_BIT(w->low);
+        w->low++;
     }
-    for (; i < n && !err; i++)
-        err = tell(arg, tags[i], false);
-    return err;
+    while (covered < n && tags[covered] < w->low)
+        covered++;
+    return covered;
 }
 
 static int tag_order(const void *a, const void *b)
@@ -126,25 +116,28 @@ static int tag_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int ack_tell(void *arg, uint64_t tag, bool all)
+/* Send one frame of acks_send. `all`: also for each tag before this one. */
+static int ack_send(struct link *l, uint64_t tag, bool all, bool give_back)
 {
-    struct link *l = arg;
-
-    return link_status(l, amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
+    return link_status(l, give_back
+                              ? amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1)
+                              : amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
 }
 
-static int nack_tell(void *arg, uint64_t tag, bool all)
+/* Acknowledge messages, or give them back. */
+static int acks_send(struct inbox *in, uint64_t *tags, size_t n, bool give_back)
 {
-    struct link *l = arg;
+    struct link *l = in->side->link;
+    size_t i;
+    int err = 0;
 
-    return link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1));
-}
-
-/* Send acknowledgements, or with nack_tell give messages back. */
-static int acks_send(struct inbox *in, uint64_t *tags, size_t n, ack_send *tell)
-{
     qsort(tags, n, sizeof *tags, tag_order);
-    return ack_window_send(&in->window, tags, n, tell, in->side->link);
+    i = ack_window_close(&in->window, tags, n);
+    if (i > 0)
+        err = ack_send(l, tags[i - 1], i > 1, give_back);
+    for (; i < n && !err; i++)
+        err = ack_send(l, tags[i], false, give_back);
+    return err;
 }
 
 /* ---- consuming ---- */
@@ -182,50 +175,6 @@ static void level_set(struct inbox *in, unsigned level)
     f->acked = f->starved = 0;
     if (level != PREFETCH_SOME)
         f->more = 0;
-}
-
-/* Count acknowledged messages. A worker that runs twice as many as a higher
- * level has in hand within SLOW_NS goes up to it: no message would wait longer
- * than half of that. At the end of a period, a worker that is no longer fast
- * begins again at PREFETCH_SOME. */
-static void prefetch_acked(struct inbox *in, size_t n, bool starved)
-{
-    struct prefetch *f = &in->fetch;
-    unsigned full = level_size(in, PREFETCH_FULL), now;
-    uint64_t spent, want;
-
-    if (amqp_queue_is_parted(in->queue))
-        return;
-    f->acked_ns = clock_mono_ns();
-    spent = f->acked_ns - f->level_ns;
-    f->acked += n;
-    f->starved += starved ? n : 0;
-    if (spent < SLOW_NS) {
-        if (f->level > PREFETCH_FULL &&
-            f->acked >= 2 * (uint64_t)level_size(in, f->level - 1))
-            level_set(in, f->level - 1);
-        return;
-    }
-    if (f->level == PREFETCH_FULL && 2 * f->acked < full) {
-        level_set(in, PREFETCH_SOME);
-        return;
-    }
-    /* Set `more` to the messages that run in half of SLOW_NS. Each change needs
-     * a new consumer, so go up only to twice the size, if handlers were often
-     * idle although as many messages as allowed were on their way: a queue that
-     * is nearly empty leaves them idle, too. Go down only to half, so that a
-     * message waits SLOW_NS at most before that. */
-    if (f->level == PREFETCH_SOME) {
-        now = level_size(in, PREFETCH_SOME);
-        want = f->acked * SLOW_NS / spent / 2;
-        if (want > full)
-            want = full;
-        if ((want >= 2 * (uint64_t)now && 4 * f->starved >= f->acked &&
-             4 * f->acked * f->trip_ns / spent >= now) ||
-            2 * want <= f->more)
-            f->more = (unsigned)want;
-    }
-    level_set(in, f->level);
 }
 
 /* Consume as many as the level says. A consumer keeps the prefetch it began
@@ -306,7 +255,7 @@ static int hand_give_back(struct inbox *in)
              F_UINT("count", n),
              F_STR("next", "this worker takes no messages at the moment, so "
                            "others can have these, marked as redelivered"));
-    err = acks_send(in, tags, n, nack_tell);
+    err = acks_send(in, tags, n, true);
     free(tags);
     return err;
 }
@@ -413,20 +362,57 @@ static int inbox_read(struct inbox *in)
     return err;
 }
 
-/* Send the acknowledgements, without a lock: a write may wait for the
- * broker. */
+/* Send the acknowledgements, without a lock: a write may wait for the broker.
+ * Then adapt the level to their number. A worker that runs twice as many as a
+ * higher level has in hand within SLOW_NS goes up to it: no message would wait
+ * longer than half of that. At the end of a period, a worker that is no longer
+ * fast begins again at PREFETCH_SOME. */
 static int acks_flush(struct inbox *in)
 {
+    struct prefetch *f = &in->fetch;
+    unsigned full = level_size(in, PREFETCH_FULL), now;
+    uint64_t *acks, spent, want;
     bool starved;
     size_t n;
-    uint64_t *acks = claims_acks(in->queue->claims, &n, &starved);
     int err;
 
+    acks = claims_acks(in->queue->claims, &n, &starved);
     if (!acks)
         return 0;
-    err = acks_send(in, acks, n, ack_tell);
+    err = acks_send(in, acks, n, false);
     free(acks);
-    prefetch_acked(in, n, starved);
+    if (amqp_queue_is_parted(in->queue))
+        return err;
+    f->acked_ns = clock_mono_ns();
+    spent = f->acked_ns - f->level_ns;
+    f->acked += n;
+    f->starved += starved ? n : 0;
+    if (spent < SLOW_NS) {
+        if (f->level > PREFETCH_FULL &&
+            f->acked >= 2 * (uint64_t)level_size(in, f->level - 1))
+            level_set(in, f->level - 1);
+        return err;
+    }
+    if (f->level == PREFETCH_FULL && 2 * f->acked < full) {
+        level_set(in, PREFETCH_SOME);
+        return err;
+    }
+    /* Set `more` to the messages that run in half of SLOW_NS. Each change needs
+     * a new consumer, so go up only to twice the size, if handlers were often
+     * idle although as many messages as allowed were on their way: a queue that
+     * is nearly empty leaves them idle, too. Go down only to half, so that a
+     * message waits SLOW_NS at most before that. */
+    if (f->level == PREFETCH_SOME) {
+        now = level_size(in, PREFETCH_SOME);
+        want = f->acked * SLOW_NS / spent / 2;
+        if (want > full)
+            want = full;
+        if ((want >= 2 * (uint64_t)now && 4 * f->starved >= f->acked &&
+             4 * f->acked * f->trip_ns / spent >= now) ||
+            2 * want <= f->more)
+            f->more = (unsigned)want;
+    }
+    level_set(in, f->level);
     return err;
 }
 
@@ -436,7 +422,7 @@ static int acks_flush(struct inbox *in)
 static int inbox_begin(struct inbox *in)
 {
     claims_begin(in->queue->claims);
-    ack_window_begin(&in->window);
+    in->window = (struct ack_window)ACK_WINDOW_NEW;
     in->fetch.consuming = false;
     in->fetch.consumer = 0;
     if (in->fetch.level_ns == 0)

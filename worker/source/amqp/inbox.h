@@ -43,14 +43,16 @@ struct ack_window {
     uint64_t done[ACK_WINDOW / 64]; /* bits: acknowledged, from `low` on */
 };
 
-/* Acknowledge a tag, and with `all` each one before it. 0, or the error of the
- * connection. */
-typedef int ack_send(void *arg, uint64_t tag, bool all);
+#define ACK_WINDOW_NEW      \
+    {                       \
+        .low = 1, .next = 1 \
+    } /* for a new channel */
 
-void ack_window_begin(struct ack_window *w); /* for a new channel */
 void ack_window_delivered(struct ack_window *w, uint64_t tag);
-/* Acknowledge `n` different tags in ascending order, by calls of `tell`. */
-int ack_window_send(struct ack_window *w, const uint64_t *tags, size_t n,
-                    ack_send *tell, void *arg);
+/* Close `n` different tags in ascending order, which the caller then
+ * acknowledges. Returns how many tags are acknowledged with the last one of
+ * them, which also covers all tags before it. Each further tag needs an
+ * acknowledgement of its own. */
+size_t ack_window_close(struct ack_window *w, const uint64_t *tags, size_t n);
 
 #endif
