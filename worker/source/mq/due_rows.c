@@ -102,7 +102,6 @@ void due_rows_close(struct due_rows **due_rows)
     free(r);
 }
 
-/* Return the claim on a row, or NULL. */
 static struct claim *claim_find(const struct due_rows *r, int64_t row)
 {
     for (size_t i = 0; i < r->claim_count; i++)
