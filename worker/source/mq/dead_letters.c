@@ -74,21 +74,17 @@ static int limit_run(struct chore *chore)
     uint64_t keep_ns = q->set->keep_dead_ns, most = q->set->max_dead;
     uint64_t now_ns = clock_wall_ns(), next_ns = UINT64_MAX, over = 0;
     bool more = has_limit(q->set);
-    int64_t n;
+    int64_t n = 0;
 
-    if (most) { /* counting reads the index of all letters */
+    if (most) /* counting reads the index of all letters */
         n = store_count(q->store, STORE_DEAD);
-        if (n < 0)
-            return (int)n;
-        over = (uint64_t)n > most ? (uint64_t)n - most : 0;
-    }
-    while (more) {
+    if (n > 0 && (uint64_t)n > most)
+        over = (uint64_t)n - most;
+    while (more && n >= 0) {
         size_t count = 0, aged = 0;
 
         n = letters_deaths(q->store, &after, page);
-        if (n < 0)
-            return (int)n;
-        if (n == 0)
+        if (n <= 0)
             break;
         after = page[n - 1];
         /* Choose the oldest letters, up to the first one that stays. */
@@ -107,36 +103,27 @@ static int limit_run(struct chore *chore)
             }
         }
         n = count ? letters_drop(q->store, old, count) : 0;
-        if (n < 0)
-            return (int)n;
-        if (n == 0)
+        if (n <= 0)
             continue;
         counters_add(&counters_rest(q->counters)->removed, (uint64_t)n);
         counters_rest_done(q->counters);
         /* The worker's own write does not close the file, so the watch of held
          * groups may get no event. */
         if (q->group_watch && q->events.held(q->events.groups) > 0)
-            group_watch_again(q->group_watch);
+            mq_watch(&q->source, true);
         dirty_count(q->dirty);
         log_info("letters_removed", F_STR("queue", q->set->queue),
                  F_INT("count", n), F_UINT("too_old", aged),
                  F_INT("first", old[0].row), F_INT("last", old[count - 1].row));
     }
-    if (next_ns != UINT64_MAX)
+    if (n >= 0 && next_ns != UINT64_MAX)
         chore_after(chore, next_ns - now_ns);
-    return 0;
-}
-
-static void limit_log(struct chore *chore, int err)
-{
-    const struct dead_letters *d =
-        CONTAINER_OF(chore, struct dead_letters, limit);
-
-    if (err)
-        log_error("letters_not_removed", F_STR("queue", d->q->set->queue),
-                  F_STR("error", errno_text(-err)),
-                  F_STR("next", "they stay in the store, and it is tried "
-                                "again; look at the disk of the store"));
+    if (n < 0 && n != chore->err)
+        log_error("letters_not_removed", F_STR("queue", q->set->queue),
+                  F_STR("error", errno_text((int)-n)),
+                  F_STR("next", "the letters stay in the store, and the worker "
+                                "tries again; check the disk of the store"));
+    return n < 0 ? (int)n : 0;
 }
 
 /* ---- --dead-letter-queue ---- */
@@ -174,7 +161,6 @@ static int letter_post(struct dead_letters *d, const struct store_row *m)
                               F_STR("error", p.text));
                 return -ESTALE;
             }
-            d->source.added = false; /* the old descriptor was closed */
             mq_name_watch_again(d->name);
             log_warn("dead_letter_queue_opened_again",
                      F_STR("to", queue_label(d->queue)));
@@ -258,20 +244,17 @@ static int letters_move_run(struct chore *chore)
     }
     if (err == -EAGAIN)
         err = loop_watch(d->q->loop, &d->source, EPOLLOUT);
-    return err == -ENOENT ? 0 : err; /* none is left */
-}
-
-static void move_log(struct chore *chore, int err)
-{
-    const struct dead_letters *d =
-        CONTAINER_OF(chore, struct dead_letters, move);
-
-    if (err)
+    if (err == -ENOENT) /* none is left */
+        err = 0;
+    if (err && err != chore->err)
         log_error("dead_letter_not_moved", F_STR("to", queue_label(d->queue)),
                   F_STR("error", errno_text(-err)),
-                  F_STR("next", "it stays in the store; it is tried again"));
+                  F_STR("next", "the letter stays in the store; the worker "
+                                "tries again"));
+    return err;
 }
 
+/* Called by the loop when the queue's name was removed. */
 static void dead_queue_gone(void *arg)
 {
     struct dead_letters *d = arg;
@@ -279,6 +262,7 @@ static void dead_queue_gone(void *arg)
     chore_soon(&d->move);
 }
 
+/* Called by the loop when a full queue has room again. */
 static void dead_queue_has_room(struct loop_source *source)
 {
     chore_soon(&CONTAINER_OF(source, struct dead_letters, source)->move);
@@ -381,6 +365,13 @@ static int recall_run(struct chore *chore)
 
     if (n == -ENOENT || n == 0)
         return 0;
+    if (n < 0 && n != chore->err)
+        log_error("letters_not_recalled", F_STR("queue", q->set->queue),
+                  F_STR("error", errno_text(-n)), F_STR("store", q->folder),
+                  F_STR("next",
+                        "letters that were on their way when the machine "
+                        "went down stay marked replayed until the "
+                        "store can be written; the worker tries again"));
     if (n < 0)
         return n;
     log_warn("letters_recalled", F_INT("letters", n),
@@ -389,20 +380,6 @@ static int recall_run(struct chore *chore)
     dirty_count(q->dirty);
     source_mq_died(q);
     return 0;
-}
-
-static void recall_log(struct chore *chore, int err)
-{
-    const struct source_mq *q =
-        CONTAINER_OF(chore, struct dead_letters, recall)->q;
-
-    if (err)
-        log_error("letters_not_recalled", F_STR("queue", q->set->queue),
-                  F_STR("error", errno_text(-err)), F_STR("store", q->folder),
-                  F_STR("next",
-                        "letters that were on their way when the machine "
-                        "went down stay marked replayed until the "
-                        "store can be written; it is tried again"));
 }
 
 /* ---- open and close ---- */

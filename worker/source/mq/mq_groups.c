@@ -88,19 +88,7 @@ static void group_watch_start(struct group_watch *w)
 {
     if (!atomic_exchange(&w->watching, true) &&
         loop_watch(w->q->loop, &w->source, EPOLLIN) < 0)
-        group_watch_again(w);
-}
-
-static void group_watch_log(struct chore *chore, int err)
-{
-    const struct group_watch *w =
-        CONTAINER_OF(chore, struct group_watch, chore);
-
-    if (err)
-        log_error("groups_not_asked", F_STR("queue", w->q->set->queue),
-                  F_STR("error", errno_text(-err)),
-                  F_STR("next", "held groups stay held until the store can be "
-                                "read; it is tried again each second"));
+        chore_after(&w->chore, AGAIN_NS);
 }
 
 /* Chore: release the held groups that have no letter any more. If the store
@@ -112,6 +100,11 @@ static int group_watch_run(struct chore *chore)
     const struct source_events *events = &w->q->events;
     int err = events->letters_gone(events->flow);
 
+    if (err && err != chore->err)
+        log_error("groups_not_asked", F_STR("queue", w->q->set->queue),
+                  F_STR("error", errno_text(-err)),
+                  F_STR("next", "held groups stay held until the store can be "
+                                "read; it is tried again each second"));
     if (err)
         return err;
     atomic_store(&w->watching, false);

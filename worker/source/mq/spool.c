@@ -884,23 +884,6 @@ static void stuck_log(const struct spool *sp, const char *error,
               F_STR("error", error), F_STR("next", next));
 }
 
-/* Write all that waits. Log the first failure, and the next success. */
-static void disk_write(struct spool *sp)
-{
-    int err = spool_write(sp, true);
-    bool failed = atomic_exchange(&sp->disk_fails, err != 0);
-    char next[512];
-
-    snprintf(next, sizeof next,
-             "%s. Nothing is lost: new messages stay in the queue, and taken "
-             "ones are in custody",
-             disk_advice(err));
-    if (err && !failed)
-        stuck_log(sp, errno_text(-err), next);
-    else if (!err && failed)
-        log_info("spool_well", F_STR("queue", sp->q->set->queue));
-}
-
 /* Wait for work. Returns true if the queue has a message and the spool may
  * receive it. */
 static bool work_wait(struct spool *sp)
@@ -924,14 +907,15 @@ static bool work_wait(struct spool *sp)
     return fds[1].revents & POLLIN;
 }
 
-/* The spool's thread: move messages from the queue to the disk, and delete the
- * rows of messages that ended. */
+/* Move messages from the queue to the disk, and delete the rows of messages
+ * that ended. Main function of the spool's thread, which spool_start starts. */
 static void *intake_main(void *arg)
 {
     struct spool *sp = arg;
     struct source_mq *q = sp->q;
     struct pollfd wake = {.fd = sp->wake, .events = POLLIN};
     struct problem p;
+    char next[512];
 
     /* The spool may have been off when the worker started. */
     if (!q->spool && spool_turn_on(sp, &p) < 0) {
@@ -941,7 +925,8 @@ static void *intake_main(void *arg)
         return NULL;
     }
     while (!atomic_load(&sp->stop)) {
-        bool readable = work_wait(sp);
+        bool readable = work_wait(sp), failed;
+        int err;
 
         /* Custody was opened without slots for a spool that was off. */
         if (!sp->grown && spool_most(sp) > 0) {
@@ -951,7 +936,7 @@ static void *intake_main(void *arg)
                 log_warn("spool_slots", F_STR("queue", q->set->queue),
                          F_STR("error", p.text),
                          F_STR("next", "the spool is slower: it shares the "
-                                       "slots that there are"));
+                                       "existing slots"));
         }
         if (atomic_load(&sp->stop))
             break;
@@ -969,8 +954,18 @@ static void *intake_main(void *arg)
             q->events.changed(q->events.flow);
             (void)poll(NULL, 0, LEAVE_MS);
         }
-        if (has_work(sp) || ends_count(sp->ends) > 0)
-            disk_write(sp);
+        if (has_work(sp) || ends_count(sp->ends) > 0) {
+            err = spool_write(sp, true);
+            failed = atomic_exchange(&sp->disk_fails, err != 0);
+            snprintf(next, sizeof next,
+                     "%s. Nothing is lost: new messages stay in the queue, and "
+                     "taken ones are in custody",
+                     disk_advice(err));
+            if (err && !failed)
+                stuck_log(sp, errno_text(-err), next);
+            else if (!err && failed)
+                log_info("spool_well", F_STR("queue", q->set->queue));
+        }
         full_log(sp);
     }
     return NULL;
