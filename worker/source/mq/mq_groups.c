@@ -77,11 +77,6 @@ int mq_letters(struct source *s, struct header_text key)
 
 /* ---- held groups ---- */
 
-void group_watch_again(struct group_watch *w)
-{
-    chore_after(&w->chore, AGAIN_NS);
-}
-
 /* Start to watch. No write is missed: an event since the last read is still in
  * the descriptor, so that the chore runs once more for it. */
 static void group_watch_start(struct group_watch *w)
@@ -183,7 +178,7 @@ void mq_watch(struct source *s, bool soon)
     struct group_watch *w = source_mq_of(s)->group_watch;
 
     if (w && soon)
-        group_watch_again(w);
+        chore_after(&w->chore, AGAIN_NS);
     else if (w)
         group_watch_start(w);
 }

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -20,14 +19,11 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
-#include "worker/source/mq/source_mq.h"
 
 /* ---- the name ---- */
 
@@ -186,8 +182,8 @@ static int large_refuse(struct source_mq *q, size_t size)
         log_error("queue_messages_larger", F_STR("queue", q->set->queue),
                   F_UINT("message_size", size),
                   F_UINT("room", custody_body_bytes(q->custody)),
-                  F_STR("next", "start the worker again: its slots are made "
-                                "for smaller messages"));
+                  F_STR("next", "start the worker again: its custody has "
+                                "room for smaller messages only"));
     q->logged_large = true;
     q->events.ended(q->events.gate, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;

@@ -521,18 +521,13 @@ static size_t mq_unlocked(const struct source *s)
 
 /* ---- how many may be lent, and the start ---- */
 
-static unsigned mq_lent(const struct source *s)
-{
-    return custody_slots(source_mq_of(s)->custody);
-}
-
-/* Warn that slots may be swapped out. The slots count as locked only if all of
- * them are, so the logged number is the whole amount that the limit has to
- * allow. */
+/* Warn that slots may be swapped out. Called at the start and after each
+ * resize. The slots count as locked only if all of them are, so the logged
+ * number is the whole amount that the limit has to allow. */
 static void unlocked_warn(const struct source_mq *q)
 {
     const char *path = custody_path(q->custody);
-    size_t bytes = mq_unlocked(&q->source);
+    size_t bytes = custody_bytes_unlocked(q->custody);
     char folder[PATH_MAX];
 
     if (bytes == 0)

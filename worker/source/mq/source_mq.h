@@ -25,14 +25,7 @@
 #include "worker/source/source.h"
 
 struct dead_letters; /* opaque; body in dead_letters.c */
-struct dirty;
-struct counters;
-struct group_watch; /* opaque; body in mq_groups.c */
-struct loop;
-struct mq_name_watch;
-struct peeker;
-struct quick_lock;
-struct spool;
+struct group_watch;  /* opaque; body in mq_groups.c */
 
 /* c = constant after open   a = atomic   t = under the lock of take */
 struct source_mq {
@@ -159,15 +152,11 @@ void dead_letters_start(struct source_mq *q);
  * thread; never waits. Does nothing before recovery has found all slots,
  * because a letter may be in one of them. */
 void dead_letters_wake(struct source_mq *q);
-/* Call this after the pool has ended. */
 void dead_letters_close(struct source_mq *q);
 
 /* Watch the store for held groups whose letter may be gone (mq_groups.c). */
 int group_watch_open(struct source_mq *q, struct problem *p);
 void group_watch_close(struct source_mq *q);
-/* Check the held groups soon, because a letter was removed or the last check
- * failed. */
-void group_watch_again(struct group_watch *w);
 
 /* Return 0, or -EBADFD while the store has lost its name, because anything
  * written then is lost when this process exits. A commit from just before the

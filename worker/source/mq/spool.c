@@ -163,9 +163,7 @@ static bool header_unique(const struct message *m, struct header *h)
 
 void spool_wake(const struct spool *sp)
 {
-    uint64_t one = 1;
-
-    (void)!write(sp->wake, &one, sizeof one);
+    (void)eventfd_write(sp->wake, 1);
 }
 
 /* Insert a message into `waiting`, searching from its end, because the newest
@@ -379,7 +377,8 @@ static void writing_finish(struct spool *sp, size_t n, int err)
         sp->q->events.changed(sp->q->events.flow);
 }
 
-/* Make a dead letter of the row that is larger than a slot: it cannot run. */
+/* Make a dead letter of a row that is larger than a slot, because such a row
+ * cannot run. The caller does not hold write_mtx. */
 static int large_bury(struct spool *sp)
 {
     int64_t key = atomic_load(&sp->large);
@@ -390,9 +389,9 @@ static int large_bury(struct spool *sp)
 
     if (key == 0)
         return 0;
-    if (atomic_load(&sp->q->store_gone))
+    if (source_mq_writable(sp->q))
         return -EBADFD;
-    n = store_spool_read(store, key - 1, &m, 1, NULL, 0); /* for its size */
+    n = store_spool_read(store, key - 1, &m, 1, NULL, 0); /* gets the size */
     if (n == -EMSGSIZE && m.key == key) {
         data = malloc(m.size);
         if (!data)
