@@ -138,8 +138,9 @@ struct visitor {
     void *arg;
 };
 
-static bool visit_queued(const struct message *m, void *arg)
+static bool visit_queued(const struct group_item *item, void *arg)
 {
+    struct message *m = item->message;
     const struct visitor *v = arg;
     struct mqw_queued q = {
         .priority = m->priority,
@@ -147,7 +148,7 @@ static bool visit_queued(const struct message *m, void *arg)
         .received_ns = m->received_ns,
     };
 
-    ulid_print(*message_name((struct message *)m), q.id);
+    ulid_print(*message_name(m), q.id);
     return v->visit(&q, v->arg) != 0;
 }
 
@@ -158,8 +159,8 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
     struct visitor v = {.visit = visit, .arg = arg};
 
     return !w ? -EINVAL
-              : dispatch_list(&w->engine->flow, group, group_size, visit_queued,
-                              &v);
+              : groups_list(w->engine->flow.groups, group, group_size,
+                            visit_queued, &v);
 }
 
 int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)

@@ -219,16 +219,14 @@ static int group_unhold(struct flow *f, const char *key, size_t size)
 
 int dispatch_release(struct flow *f)
 {
-    size_t bytes, size;
-    char *keys = groups_held_keys(f->groups, &bytes);
-    int err = keys || groups_held(f->groups) == 0 ? 0 : -ENOMEM;
+    size_t count;
+    struct group_key *keys = groups_held_keys(f->groups, &count);
+    int err = keys || count == 0 ? 0 : -ENOMEM;
     bool changed = err != 0;
 
-    for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
-        int released;
+    for (size_t i = 0; keys && i < count; i++) {
+        int released = group_unhold(f, keys[i].at, keys[i].size);
 
-        memcpy(&size, keys + at, sizeof size);
-        released = group_unhold(f, keys + at + sizeof size, size);
         if (released < 0)
             err = released;
         changed |= released != NO;
@@ -516,16 +514,16 @@ int dispatch_open(struct flow *f, unsigned most)
     int err = -ENOMEM;
 
     if (o)
-        o->members = calloc(most, sizeof *o->members);
+        o->items = calloc(most, sizeof *o->items);
     /* With hold, a replayed letter is not parked, because a parked row does not
      * keep its group waiting. */
-    if (o && o->members)
+    if (o && o->items)
         err = groups_open(&f->groups, (unsigned)f->set->group_quantum,
                           f->set->on_group_dead == GROUP_DEAD_HOLD,
                           &f->gate.attention);
     if (err) {
         if (o)
-            free(o->members);
+            free(o->items);
         free(o);
         return err;
     }

@@ -126,13 +126,11 @@ void groups_close(struct groups **groups)
 
 /* ---- states ---- */
 
-/* Return true if a group is on the list of blocked groups. */
 static bool group_is_blocked(const struct group *group)
 {
     return group->state == GROUP_BLOCKED || group->state == GROUP_HELD;
 }
 
-/* Return how many items of a group could be parked. */
 static size_t group_parkable(const struct groups *g, const struct group *group)
 {
     return group->items.count - (g->keep_front ? group->items.fronts : 0);
@@ -153,13 +151,13 @@ static void group_unlink_locked(struct groups *g, struct group *group)
     group->state = GROUP_IDLE;
 }
 
-/* Lease a group, and take it off the list that it is on. */
 static void group_run_locked(struct groups *g, struct group *group)
 {
     group_unlink_locked(g, group);
     group->state = GROUP_RUNNING;
 }
 
+/* Put a group on the run queue, at its front or its end. */
 static void group_queue_locked(struct groups *g, struct group *group,
                                bool front)
 {
@@ -245,7 +243,6 @@ static void group_insert_locked(struct groups *g, struct group *group,
         group_queue_locked(g, group, false);
 }
 
-/* Take an item from its group. */
 static void item_out_locked(struct groups *g, struct group *group,
                             struct group_item *item)
 {
@@ -295,15 +292,17 @@ bool groups_low_turn(const struct group *lease)
     return lease->high >= GROUP_HIGH_ROW;
 }
 
-/* Take the next item out of its place, so that a delayed message that gets in
- * line from now on cannot come before it: the first item, or the first of the
- * lowest priority when that has its turn; GROUP_FRONT goes before both. */
+/* Take the next item out of its place, so that a delayed message that is added
+ * from now on cannot come before it. The next item is the first item of
+ * GROUP_FRONT; otherwise the first item of the lowest priority, when that
+ * priority has its turn; otherwise the first item. */
 static void item_ahead_locked(struct groups *g, struct group *group)
 {
     struct group_item *item = group->items.first;
 
     if (item && item->priority != GROUP_FRONT && groups_low_turn(group))
-        item = group_items_low(&group->items);
+        while (item->lower)
+            item = item->lower;
     group->ahead = item;
     if (item)
         item_out_locked(g, group, item);
@@ -474,8 +473,6 @@ void groups_block(struct groups *g, struct group *lease, int64_t head)
     groups_unlock(g);
 }
 
-/* A letter that was replayed during the lease runs first: then the group is
- * queued and not held. */
 void groups_hold(struct groups *g, struct group *lease)
 {
     quick_lock(&g->mtx);
@@ -594,37 +591,34 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
     return !recheck;
 }
 
-/* Copy the keys, because the caller asks the store about them without the lock.
- */
-char *groups_held_keys(struct groups *g, size_t *bytes)
+/* The bytes of the keys are behind the array, because a million groups may be
+ * held. */
+struct group_key *groups_held_keys(struct groups *g, size_t *count)
 {
+    struct group_key *keys = NULL, *key;
     struct group *group;
-    char *keys = NULL, *at;
+    size_t size = 0;
+    char *at;
 
     quick_lock(&g->mtx);
-    *bytes = 0;
+    *count = groups_held(g);
     TAILQ_FOREACH (group, &g->blocked, link)
         if (group->state == GROUP_HELD)
-            *bytes += sizeof(size_t) + group->key_size;
-    if (*bytes)
-        keys = malloc(*bytes);
-    if (!keys)
-        *bytes = 0;
-    at = keys;
-    TAILQ_FOREACH (group, &g->blocked, link)
-        if (keys && group->state == GROUP_HELD) {
-            size_t size = group->key_size;
-
-            memcpy(at, &size, sizeof size);
-            memcpy(at + sizeof size, group->key, size);
-            at += sizeof size + size;
-        }
+            size += sizeof *keys + group->key_size;
+    if (size > 0 && (keys = malloc(size)) != NULL) {
+        key = keys;
+        at = (char *)(keys + *count);
+        TAILQ_FOREACH (group, &g->blocked, link)
+            if (group->state == GROUP_HELD) {
+                memcpy(at, group->key, group->key_size);
+                *key++ = (struct group_key){at, group->key_size};
+                at += group->key_size;
+            }
+    }
     groups_unlock(g);
     return keys;
 }
 
-/* Take items out of blocked groups. Each group counts those that are being
- * written, in `parking`. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room)
 {

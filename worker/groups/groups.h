@@ -22,6 +22,7 @@
 
 struct attention; /* attention.h */
 struct groups;    /* opaque; body in groups.c */
+struct message;   /* message.h */
 struct group;     /* a lease, or NULL */
 
 /* A message that waits in its group. */
@@ -42,8 +43,14 @@ struct group_item {
 /* Bytes of a key. */
 #define GROUP_KEY_MAX 256
 
-/* Messages of priority above 0 in a row, after which one of the lowest priority
- * that waits gets its turn. */
+/* A group's key, in memory of the caller. */
+struct group_key {
+    const char *at; /* not NUL-terminated */
+    size_t size;
+};
+
+/* Messages of priority above 0 in a row, after which a message of the lowest
+ * waiting priority gets its turn. */
 #define GROUP_HIGH_ROW 7
 
 /* With `keep_front`, items of priority GROUP_FRONT are never parked. While a
@@ -116,9 +123,10 @@ int groups_hold_late(struct groups *g, const char *key, size_t size);
  * letter came since (groups_hold_late): the group stays held and the caller
  * asks the store again. It is answered so once. */
 bool groups_unhold(struct groups *g, const char *key, size_t size);
-/* Copy the keys of all held groups, one after the other, each as a size_t and
- * its bytes. The caller frees them; NULL if there is none. */
-char *groups_held_keys(struct groups *g, size_t *bytes);
+/* Copy the keys of all held groups, so that the caller can search the store for
+ * their letters. The caller frees the copies, which are one block. NULL and
+ * a count above 0: out of memory. */
+struct group_key *groups_held_keys(struct groups *g, size_t *count);
 
 /* Restore what the store has of a group, at the start and before any item is
  * added. -EEXIST: the group is there already. */

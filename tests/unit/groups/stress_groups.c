@@ -385,15 +385,13 @@ static void *release(void *arg)
     (void)arg;
     while (!finished()) {
         const char *wrong = groups_check(groups);
-        size_t bytes, size;
-        char *keys = groups_held_keys(groups, &bytes);
+        size_t count;
+        struct group_key *keys = groups_held_keys(groups, &count);
 
         if (wrong)
             fail(wrong);
-        for (size_t at = 0; at < bytes; at += sizeof size + size) {
-            memcpy(&size, keys + at, sizeof size);
-            groups_unhold(groups, keys + at + sizeof size, size);
-        }
+        for (size_t i = 0; i < count; i++)
+            groups_unhold(groups, keys[i].at, keys[i].size);
         free(keys);
         for (unsigned k = 0; k < KEYS; k++)
             groups_list(groups, key_of(&k), sizeof k, look, NULL);
@@ -441,7 +439,7 @@ int main(int argc, char **argv)
     }
     if (sum != messages)
         fail("the sums do not match");
-    printf("stress_groups: seed %lu, %lu messages, %lu parked\n", seed, sum,
-           (unsigned long)parks);
+    printf("stress_groups: seed %lu, %lu messages, %lu parked\n", seed,
+           messages, (unsigned long)parks);
     return 0;
 }

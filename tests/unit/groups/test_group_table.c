@@ -169,7 +169,7 @@ static double probes(const char *format, unsigned n, unsigned step)
     cr_assert_eq(table.count, n, "%s: a key was taken for another one", format);
     for (size_t i = 0; i < table.size; i++)
         if (table.slots[i].group)
-            sum += ((i - table.slots[i].hash) & (table.size - 1)) + 1;
+            sum += ((i - (size_t)table.slots[i].hash) & (table.size - 1)) + 1;
     group_table_fini(&table);
     cr_assert_eq(group_table_init(&table), 0);
     return (double)sum / n;
@@ -210,7 +210,9 @@ Test(group_table, bytes_in_any_place_spread)
             cr_assert_eq(table.count, 256);
             for (size_t i = 0; i < table.size; i++)
                 if (table.slots[i].group)
-                    sum += ((i - table.slots[i].hash) & (table.size - 1)) + 1;
+                    sum +=
+                        ((i - (size_t)table.slots[i].hash) & (table.size - 1)) +
+                        1;
             cr_assert_leq(sum, 3 * 256, "byte %zu of %zu: %zu", at, size, sum);
             for (unsigned k = 0; k < 256; k++) {
                 key[at] = (char)k;

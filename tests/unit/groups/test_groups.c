@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* <grp.h>, which libc.h includes, has another struct group. */
+#define group libc_group
+#include "common/base/libc.h"
+#undef group
 #include "tests/unit/groups/groups_fixture.h"
 
 TestSuite(groups, .init = setup, .fini = teardown);
@@ -420,16 +424,15 @@ Test(groups, what_was_sent_again_before_the_hold_runs_too)
 static const char *held(void)
 {
     static char text[8];
-    size_t bytes, size;
-    char *keys = groups_held_keys(groups, &bytes);
+    size_t count;
+    struct group_key *keys = groups_held_keys(groups, &count);
 
     memset(text, 0, sizeof text);
-    for (size_t at = 0; at < bytes; at += sizeof size + size) {
-        memcpy(&size, keys + at, sizeof size);
-        cr_assert_eq(size, 1);
-        text[keys[at + sizeof size] - 'a'] = keys[at + sizeof size];
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_eq(keys[i].size, 1);
+        text[keys[i].at[0] - 'a'] = keys[i].at[0];
     }
-    cr_assert_eq(keys == NULL, bytes == 0);
+    cr_assert_eq(keys == NULL, count == 0);
     free(keys);
     return text;
 }
@@ -450,6 +453,27 @@ Test(groups, the_keys_of_held_groups_can_be_had)
     cr_assert_str_eq(held(), "ab");
     groups_unhold(groups, "b", 1);
     cr_assert_str_eq(held(), "a");
+}
+
+Test(groups, keys_of_many_held_groups_take_little_memory)
+{
+    enum { HELD = 10000 };
+    struct group_key *keys;
+    char key[32];
+    size_t count;
+
+    for (int i = 0; i < HELD; i++) {
+        snprintf(key, sizeof key, "customer-%06d", i);
+        cr_assert_eq(groups_restore(groups, key, strlen(key), 0, 0, true), 0);
+    }
+    keys = groups_held_keys(groups, &count);
+    cr_assert_eq(count, HELD);
+    cr_assert_not_null(keys);
+    cr_assert_leq(malloc_usable_size(keys), 40 * HELD);
+    for (size_t i = 0; i < count; i++)
+        groups_unhold(groups, keys[i].at, keys[i].size);
+    free(keys);
+    cr_assert_eq(groups_held(groups), 0);
 }
 
 /* ---- at start ---- */
@@ -589,11 +613,11 @@ static void waves(unsigned at_once)
 
 Test(groups, a_million_groups_of_one_message_leave_nothing_behind)
 {
-    size_t before = mallinfo2().uordblks, after;
+    size_t before = (size_t)mallinfo2().uordblks, after;
 
     waves(1);
     waves(100000);
-    after = mallinfo2().uordblks;
+    after = (size_t)mallinfo2().uordblks;
     cr_assert_leq(after, before + 200000, "%zu bytes more", after - before);
 }
 

@@ -625,24 +625,21 @@ static void check_list(unsigned k)
 /* check_held - the keys of the held groups, each once */
 static void check_held(size_t held)
 {
-    size_t bytes, n = 0, size, is_size;
-    char *keys = groups_held_keys(groups, &bytes), *at = keys;
+    size_t count, size;
+    struct group_key *keys = groups_held_keys(groups, &count);
     bool seen[KEYS] = {false};
 
     expect((keys == NULL) == (held == 0));
-    for (; at < keys + bytes; at += is_size, n++) {
+    expect(count == held);
+    for (size_t i = 0; i < count; i++) {
+        unsigned k = (unsigned)(unsigned char)keys[i].at[0];
         const char *key;
-        unsigned k;
 
-        memcpy(&is_size, at, sizeof is_size);
-        at += sizeof is_size;
-        k = (unsigned)(unsigned char)*at;
         expect(k < KEYS && model[k].state == HELD && !seen[k]);
         seen[k] = true;
         key = key_of(k, &size);
-        expect(is_size == size && memcmp(at, key, size) == 0);
+        expect(keys[i].size == size && memcmp(keys[i].at, key, size) == 0);
     }
-    expect(n == held);
     free(keys);
 }
 
