@@ -251,10 +251,6 @@ static bool start_or_wait(struct flow *f)
     return room;
 }
 
-/* Called after each change of a reason not to take messages (gate.h), and by a
- * work item after it has counted itself out. If two of these happen
- * simultaneously, the later call sees both changes.
- */
 void schedule_wake(struct flow *f)
 {
     if (start_or_wait(f))
@@ -307,13 +303,14 @@ static void item_run(struct pool_job *job)
         enum why why = f->ops->coprocesses ? receive_window_batch(item)
                                            : receive_batch(item);
 
-        take_flush(item);
+        if (item->later_count > 0)
+            settle_later(item);
         items_put(&f->items, item);
         if (why != LEFT_OVER_CAP && why != LEFT_CONTENDED)
             gate_leave(&f->gate);
         item = NULL;
         if (why == LEFT_CONTENDED) {
-            /* The item that stayed has the queue, while handlers are quick. */
+            /* Another item takes the messages, while handlers are quick. */
             peeker_look_soon(f->peeker);
             return;
         }

@@ -22,10 +22,11 @@
 
 #include "worker/flow/gate.h"
 
-struct counters;
 struct flow;
 struct coprocess;
 struct work_item; /* receive.h: one work item */
+
+#define ITEMS_OTHERS_OVER (1u << 31)
 
 /* a = atomic   m = under mtx   c = constant once the worker runs */
 struct items {

@@ -125,12 +125,7 @@ int take_next(struct work_item *item);
 /* Finish taking the message for which receive_next or receive_fresh returned
  * `err`. Returns like take_next. */
 int take_rest(struct work_item *item, int err);
-/* Give the messages that are not due back to the source, in one commit. Call
- * this before anything that takes long. */
-void take_flush(struct work_item *item);
-/* Take a fresh message like receive_next, and observe the limits of a bounded
- * run.
- */
+/* Take a fresh message like receive_next, within the limits of the run. */
 __attribute__((noinline)) int receive_fresh(struct work_item *item);
 /* Put a message of a group into its group. Returns HANDED_OVER if the message
  * waits there; TAKEN if it has no group or may run now; -errno if it was put on

@@ -388,35 +388,35 @@ int keep_all(struct flow *f, bool again)
     return err;
 }
 
-/* Return true if a thread may still settle a message: a work item that is not
- * in a handler whose answer does not count any more, or a verdict that is
- * written again. */
-static bool flow_is_busy(struct flow *f)
-{
-    unsigned seized = f->ops->seize(f->handler);
-
-    return atomic_load(&f->growing) || gate_running(&f->gate) > seized ||
-           !chore_quiet(&f->unsettled.retry_chore) ||
-           !items_others_over(&f->items);
-}
-
-/* Crash anywhere: a slot that was seized is HELD, and runs again from there.
- * A thread that is about to settle is waited for, as long as a handler is
- * after SIGTERM: a message that it writes must not be written by us as well.
- */
+/* Wait for each thread that may still settle a message, because this process
+ * must not write such a message twice. Wait at most kill_after_ns, the time
+ * that a handler gets after SIGTERM. Such threads are: work items, except those
+ * in a seized handler, whose answer is ignored; the chore that writes refused
+ * verdicts again; and jobs that change a message (settle_cancel).
+ * Crash anywhere: the slot of a seized message is HELD, and the message runs
+ * again from there. */
 bool keep_quiet(struct flow *f)
 {
     const struct timespec tick = {.tv_nsec = TICK_NS};
     uint64_t end = ns_add(clock_mono_ns(), f->set->kill_after_ns);
     bool busy;
 
-    while ((busy = flow_is_busy(f)) && clock_mono_ns() < end)
+    for (;;) {
+        unsigned seized = f->ops->seize(f->handler);
+        unsigned others = atomic_fetch_or(&f->items.others, ITEMS_OTHERS_OVER);
+
+        busy = atomic_load(&f->growing) || gate_running(&f->gate) > seized ||
+               !chore_quiet(&f->unsettled.retry_chore) ||
+               (others & ~ITEMS_OTHERS_OVER) > 0;
+        if (!busy || clock_mono_ns() >= end)
+            break;
         nanosleep(&tick, NULL);
+    }
     if (busy)
         log_error("not_kept", F_STR("queue", f->set->queue),
                   F_UINT("running", gate_running(&f->gate)),
                   F_STR("error", "a thread of the worker is still busy"),
-                  F_STR("next", "their messages stay in custody; start a "
-                                "worker, which goes on with them"));
+                  F_STR("next", "the messages stay in custody; start a "
+                                "worker, which runs them again"));
     return !busy;
 }

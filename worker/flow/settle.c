@@ -418,18 +418,21 @@ void settle_stale(struct flow *f, struct delivery *d)
 
 /* All messages are settled in one commit. If that fails, each is settled by
  * itself. */
-void settle_later(struct flow *f, struct message *const *list, size_t n)
+void settle_later(struct work_item *item)
 {
+    struct flow *f = item->flow;
     const struct source_ops *source = f->source->ops;
+    size_t n = item->later_count;
     struct delivery d[SETTLE_LATER_MOST];
     struct decision dec[SETTLE_LATER_MOST];
     struct settle all[SETTLE_LATER_MOST];
     int err = -EAGAIN; /* a source that settles late gets one at a time */
 
+    item->later_count = 0;
     for (size_t i = 0; i < n; i++) {
         d[i].place = LANE_NONE;
         d[i].count = NULL;
-        delivery_read(&d[i], list[i], f->set->group_separator);
+        delivery_read(&d[i], item->later[i], f->set->group_separator);
         decision_init(&dec[i], &d[i], MQW_RETRY);
         dec[i].s.due_ns =
             delivery_due(&d[i], &dec[i].s.due_boot_ns, &dec[i].s.delay_ns);
@@ -444,7 +447,7 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
         }
         FAULT_POINT("settle_later_after_put");
         decision_done(f, &dec[i]);
-        source->release(f->source, list[i]);
+        source->release(f->source, item->later[i]);
     }
 }
 

@@ -87,7 +87,7 @@ void settle_stale(struct flow *f, struct delivery *d);
 /* Let messages that are not due wait in the source until their not-before.
  * Settles all of them in one commit. */
 #define SETTLE_LATER_MOST 16
-void settle_later(struct flow *f, struct message *const *list, size_t n);
+void settle_later(struct work_item *item);
 
 /* ---- inside ---- */
 

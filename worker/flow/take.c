@@ -341,15 +341,6 @@ static int take_any(struct work_item *item)
 
 /* ---- messages that need no handler ---- */
 
-void take_flush(struct work_item *item)
-{
-    size_t n = item->later_count;
-
-    item->later_count = 0;
-    if (n)
-        settle_later(item->flow, item->later, n);
-}
-
 /* Give a message that is not due back to the source, in a batch. */
 static void put_later(struct work_item *item)
 {
@@ -361,7 +352,7 @@ static void put_later(struct work_item *item)
     item->later[item->later_count++] = d->message;
     if (item->later_count == SETTLE_LATER_MOST ||
         backlog_fills(item->flow, item->later_count))
-        take_flush(item);
+        settle_later(item);
 }
 
 /* Handle a message whose header has a time: make it a dead letter if it has

@@ -65,16 +65,6 @@ Test(items, a_spare_one_is_used_again_and_no_two_have_one_number)
     cr_assert_eq(items.made, 2);
 }
 
-/* The last step of a plugin's worker: it keeps what is in slots. */
-Test(items, when_it_is_over_no_job_begins_and_those_at_work_are_waited_for)
-{
-    cr_assert(items_other_begin(&items));
-    cr_assert(!items_others_over(&items));
-    cr_assert(!items_other_begin(&items), "it came too late");
-    items_other_end(&items);
-    cr_assert(items_others_over(&items));
-}
-
 Test(items, of_those_that_would_take_more_the_last_is_woken_once)
 {
     struct work_item *a = item_get(), *b = item_get();

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "worker/flow/recovery.h"
 #include "worker/flow/limits.h"
 
 static struct work_item *item;
@@ -244,7 +245,7 @@ Test(receive_next, delayed_ones_go_back_in_one_commit_until_their_time)
         cr_assert_eq(x[i]->at, FAKE_IS_LENT, "not before the others");
     }
     nothing_is_next();
-    take_flush(item);
+    settle_later(item);
     cr_assert_eq(fake.commits, 1);
     cr_assert_eq(fake.releases, 5);
     for (unsigned i = 0; i < 5; i++) {
@@ -278,7 +279,7 @@ Test(receive_next, delayed_ones_that_the_disk_refuses_wait_as_verdicts_do)
     cr_assert_eq(take_next(item), TAKEN_NONE);
     fake.refusals = 3;
     fake.refused = -ENOSPC;
-    take_flush(item);
+    settle_later(item);
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert_eq(unsettled_count(&flow.unsettled), 2);
     flow_pass(3 * NS_PER_S);
