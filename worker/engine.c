@@ -240,14 +240,7 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
-    /* Lend timers, loop and counters to the parts that own none. */
-    e->flow.dirty.timers = e->flow.timers;
-    e->flow.dirty.loop = e->flow.loop;
-    e->flow.gate.timers = e->flow.timers;
-    e->flow.gate.dirty = &e->flow.dirty;
-    e->flow.gate.counters = e->flow.counters;
-    e->flow.items.counters = e->flow.counters;
-    e->flow.unsettled.retry_chore.timers = e->flow.timers;
+    flow_lend(&e->flow);
     e->status.chore.timers = e->flow.timers;
     e->pause.chore.timers = e->flow.timers;
     err = source_open(e, p);
@@ -298,8 +291,7 @@ static void engine_init(struct engine *e, struct settings *set,
     e->clock_watch.source.fd = -1;
     e->flow.ops = ops;
     e->runtime.lock = -1;
-    items_init(&e->flow.items, ops->guess_ns);
-    gate_init(&e->flow.gate, set, on_gate, e);
+    flow_init(&e->flow, on_gate, e);
     stop_init(&e->stop, &e->flow, on_exit_with_threads, e);
     e->orders = (struct orders){.flow = &e->flow,
                                 .live = set,
@@ -318,10 +310,6 @@ static void engine_init(struct engine *e, struct settings *set,
     }
     cap_init(&e->cap, &e->flow, set);
     pause_init(&e->pause, &e->flow);
-    unsettled_init(&e->flow);
-    crashes_init(&e->flow);
-    ready_init(&e->flow.ready, &e->flow.gate.attention);
-    run_limits_init(&e->flow);
     status_init(&e->status, &e->flow);
 }
 
@@ -511,7 +499,7 @@ void engine_close(struct engine **engine)
     broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
-    store_look_stop(&e->store_look);
+    atomic_store(&e->store_look.stop, true);
     if (e->flow.started)
         store_hurry(e->mq.store);
     pool_close(&e->flow.pool);
@@ -541,7 +529,8 @@ void engine_close(struct engine **engine)
         e->broker->source_close(e->flow.source);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
-    signals_close(&e->signals);
+    if (e->signals.source.fd >= 0)
+        close(e->signals.source.fd);
     clock_watch_close(&e->clock_watch);
     loop_close(&e->flow.loop);
     timers_close(&e->flow.timers);
@@ -563,11 +552,7 @@ void engine_close(struct engine **engine)
         (void)rmdir(e->dir.folder); /* removes it only if it is empty */
     if (e->flow.started)
         summary_log(e, &end);
-    pause_fini(&e->pause);
-    items_fini(&e->flow.items);
-    crashes_fini(&e->flow);
-    gate_fini(&e->flow.gate);
-    ready_fini(&e->flow.ready);
+    flow_fini(&e->flow);
     free(e);
     log_flush();
 }

@@ -1,7 +1,6 @@
 /* custody.c - the file of slots that hold messages in flight (see custody.h) */
 #include "common/custody/custody.h"
 
-#include <byteswap.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -864,22 +863,17 @@ static int copy_aside(struct custody *c, struct problem *p)
     return 0;
 }
 
-int custody_recover(struct custody *c,
-                    void (*visit)(struct slot *slot, void *arg), void *arg,
-                    struct problem *p)
+int custody_recover(struct custody *c, struct problem *p)
 {
-    struct slot **busy = calloc(c->head->slots, sizeof(struct slot *)), *slot;
-    size_t n;
+    struct slot *slot;
     int err;
 
-    if (!busy || free_room(c, c->head->slots) < 0) {
-        free(busy);
+    if (free_room(c, c->head->slots) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    }
     FAULT_POINT("custody_recover_before_resolve");
     slots_resolve(c);
-    /* A next sequence that cannot be true is found again from the slots, and
-     * from the store, by the caller. */
+    /* Replace an impossible next sequence by 1. It is then raised above the
+     * slots here, and above the store by the caller (custody_seq_raise). */
     err = c->head->next_seq > SLOT_SEQ_MAX ? copy_aside(c, p) : 0;
     if (!err && c->head->next_seq > SLOT_SEQ_MAX)
         c->head->next_seq = 1;
@@ -897,20 +891,16 @@ int custody_recover(struct custody *c,
             slot_scrub(slot, &c->fill, c->body_bytes);
             c->free[c->free_count++] = slot;
         } else {
-            /* A header that lost its counter must not give numbers twice. */
+            /* Use no number twice, even if the header lost its counter. */
             custody_seq_raise(c, slot->seq + 1);
         }
     }
-    if (!err) {
-        n = custody_busy(c, busy);
-        for (size_t i = 0; i < n; i++) {
-            /* the record may be wrong about the bytes to fill */
-            busy[i]->dirty = (uint32_t)c->body_bytes;
-            visit(busy[i], arg);
-        }
-        c->recovered = true;
-    }
-    free(busy);
+    /* `dirty` of a slot in use may be wrong, so the whole body is filled before
+     * the slot is used again. */
+    for (unsigned i = 0; !err && i < c->head->slots; i++)
+        if (!slot_free(slot_at(c, i)))
+            slot_at(c, i)->dirty = (uint32_t)c->body_bytes;
+    c->recovered = !err;
     return err;
 }
 

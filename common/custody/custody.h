@@ -47,14 +47,12 @@ int custody_open(struct custody **out, const char *path,
 /* Sync the file, mark it clean, and free the struct. NULL-safe; sets NULL. */
 void custody_close(struct custody **custody);
 
-/* Call `visit` for each slot that the last owner left HELD or RUNNING, in
- * receive order. Call this once, before the first acquire. RECEIVING slots are
- * resolved first. A visited slot belongs to the visitor until custody_release.
- * A slot with impossible fields is emptied and not visited, after the file was
- * copied (custody_damaged). -ENOMEM, or -errno if it could not be copied. */
-int custody_recover(struct custody *c,
-                    void (*visit)(struct slot *slot, void *arg), void *arg,
-                    struct problem *p);
+/* Make the slots of the last owner usable. Call this once, before the first
+ * acquire. RECEIVING slots are resolved. A slot with impossible fields is
+ * emptied, after the file was copied (custody_damaged). The slots that are HELD
+ * or RUNNING then belong to the caller until custody_release; custody_busy
+ * returns them. -ENOMEM, or -errno if the file could not be copied. */
+int custody_recover(struct custody *c, struct problem *p);
 /* Return how many slots custody_recover has emptied; `*copy` is the path of the
  * copied file, "" if there is none. */
 unsigned custody_damaged(const struct custody *c, const char **copy);

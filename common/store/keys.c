@@ -24,13 +24,6 @@
  * wait for the disk, and for a clock that is set back a little. */
 #define STAYS_NS (60 * NS_PER_S)
 
-/* A call of store_key_claim. */
-struct claim {
-    const struct store_key *key;
-    struct ulid *first; /* out: the message that has the key, if another has */
-    bool taken;
-};
-
 enum holder { HOLDER_NONE, HOLDER_SELF, HOLDER_OTHER };
 
 /* Find the holder of the key, from a row of SQL_KEY; HOLDER_NONE if the key was
@@ -60,9 +53,10 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
 
 /* Take the key if no message has it. Each call that takes a key also deletes up
  * to eight expired keys, so that their number does not grow. */
-int sql_key_claim(struct sql *sql, const struct store_key *k,
-                  struct ulid *first)
+int sql_key_claim(struct sql *sql, void *claim)
 {
+    struct key_claim *c = claim;
+    const struct store_key *k = c->key;
     enum holder holder = HOLDER_NONE;
     bool ahead = false;
     sqlite3_stmt *st;
@@ -73,16 +67,17 @@ int sql_key_claim(struct sql *sql, const struct store_key *k,
         return err;
     err = sql_step(st);
     if (err > 0)
-        holder = holder_of(st, k, first, &ahead);
+        holder = holder_of(st, k, c->first, &ahead);
+    c->taken = holder == HOLDER_OTHER;
     sql_done(st);
-    /* For a key that begins in the future only its length can be trusted, so
-     * count the length from now on. */
+    /* The claim begins in the future, so its times are wrong, but its length is
+     * right: let it begin now. */
     if (err >= 0 && ahead)
         err = sql_run(sql, SQL_KEY_ANCHOR,
                       SQL_VALUES(value_text(k->text, k->size),
                                  value_u64(k->received_ns)));
     if (err < 0 || holder != HOLDER_NONE)
-        return err < 0 ? err : holder == HOLDER_OTHER ? -EEXIST : 0;
+        return err < 0 ? err : 0;
     err =
         sql_run(sql, SQL_KEY_TAKE,
                 SQL_VALUES(value_text(k->text, k->size), value_u64(k->seq),
@@ -92,15 +87,6 @@ int sql_key_claim(struct sql *sql, const struct store_key *k,
         return err;
     return sql_run(sql, SQL_KEYS_OVER,
                    SQL_VALUES(value_u64(k->received_ns - STAYS_NS)));
-}
-
-static int claim_apply(struct sql *sql, void *arg)
-{
-    struct claim *c = arg;
-    int err = sql_key_claim(sql, c->key, c->first);
-
-    c->taken = err == -EEXIST;
-    return c->taken ? 0 : err;
 }
 
 int sql_key_free(struct sql *sql, uint64_t seq)
@@ -184,7 +170,7 @@ int store_keys_each(struct store *s, uint64_t now_ns,
 int store_key_claim(struct store *s, const struct store_key *key,
                     struct ulid *first)
 {
-    struct claim c = {.key = key, .first = first};
+    struct key_claim c = {.key = key, .first = first};
     enum holder holder = HOLDER_NONE;
     bool ahead = false;
     sqlite3_stmt *st;
@@ -199,8 +185,6 @@ int store_key_claim(struct store *s, const struct store_key *key,
     /* A read is enough if the key has a holder. */
     if (holder != HOLDER_NONE && !ahead)
         return holder == HOLDER_OTHER ? -EEXIST : 0;
-    FAULT_POINT("store_key_before");
-    err = store_write(s, claim_apply, NULL, &c);
-    FAULT_POINT("store_key_after");
+    err = FAULT_POINTS("store_key", store_write(s, sql_key_claim, NULL, &c));
     return !err && c.taken ? -EEXIST : err;
 }

@@ -190,12 +190,14 @@ int letters_of_id(struct store *s, const struct ulid *id,
                          value_blob(id, sizeof *id), out);
 }
 
-int letters_get(struct store *s, int64_t row,
-                int (*visit)(const struct letter *l, void *arg), void *arg)
+/* Visit one letter, or, with `retry`, a message that was a letter. */
+static int letter_visit(struct store *s, int64_t row, bool retry,
+                        int (*visit)(const struct letter *l, void *arg),
+                        void *arg)
 {
     struct store_page page;
     int err = store_page_read(s, &page, letter_make, store_boot(s), SQL_LETTER,
-                              SQL_VALUES(value_int(row)));
+                              SQL_VALUES(value_int(row), value_int(retry)));
 
     if (page.count == 0)
         return err < 0 ? err : -ENOENT;
@@ -203,6 +205,21 @@ int letters_get(struct store *s, int64_t row,
         err = visit(page.rows[0], arg);
     free(page.rows[0]);
     return err;
+}
+
+int letters_get(struct store *s, int64_t row,
+                int (*visit)(const struct letter *l, void *arg), void *arg)
+{
+    return letter_visit(s, row, false, visit, arg);
+}
+
+const char *letter_replay_text(const struct letter *l)
+{
+    if (l->m.state != STORE_REPLAYED)
+        return NULL;
+    return !l->replay.here                      ? "lost"
+           : l->replay.known && !l->replay.sent ? "unsure"
+                                                : "sent";
 }
 
 /* ---- counts by value, and history ---- */
@@ -314,8 +331,8 @@ static struct sql_value token_of(const struct letter_mark *mark)
     return value_blob(&mark->token, sizeof mark->token);
 }
 
-/* Mark a letter as replayed, and record a new replay, or the new time of the
- * last one. */
+/* Mark a letter as replayed, with its edit, and record a new replay, or the new
+ * time of the last one. */
 static int mark_apply(struct sql *sql, void *arg)
 {
     const struct mark *m = arg;
@@ -323,9 +340,17 @@ static int mark_apply(struct sql *sql, void *arg)
     const struct sql_value row = value_int(mark->row);
     const struct sql_value died = value_u64(mark->died_ns);
     const struct sql_value marked = value_u64(mark->marked_ns);
+    const struct sql_value boot = value_string(m->boot);
+    const struct sql_value id = value_blob(&mark->id, sizeof mark->id);
+    const struct letter_edit *e = mark->edit;
     int64_t is;
-    int err = sql_change(sql, mark->again ? SQL_MARK_AGAIN : SQL_MARK,
-                         SQL_VALUES(row, died, value_string(m->boot)));
+    int err = e ? sql_change(sql, SQL_EDIT,
+                             SQL_VALUES(row, died, boot, id,
+                                        value_blob(&e->id, sizeof e->id),
+                                        value_u64(e->header_size),
+                                        value_blob(e->data, e->size)))
+                : sql_change(sql, mark->again ? SQL_MARK_AGAIN : SQL_MARK,
+                             SQL_VALUES(row, died, boot, id));
 
     if (err == -ENOENT && !mark->again) {
         err = sql_number(sql, &is, SQL_MARKED, SQL_VALUES(row, died));
@@ -368,6 +393,22 @@ int letters_mark_sent(struct store *s, const struct letter_mark *mark)
                      SQL_VALUES(value_int(mark->row), token_of(mark)), NULL);
 }
 
+/* The message is in the queue. Crash before the commit: the letter is in the
+ * store, too, and can be sent a second time. A letter that was edited while the
+ * program waited for room stays, because only the store has the new body. */
+int letters_remove_sent(struct store *s, const struct letter_mark *mark)
+{
+    int64_t gone;
+    int err =
+        store_run(s, SQL_SENT_AWAY,
+                  SQL_VALUES(value_int(mark->row), value_u64(mark->died_ns),
+                             value_string(store_boot(s)),
+                             value_blob(&mark->id, sizeof mark->id)),
+                  &gone);
+
+    return err ? err : gone ? 0 : -ENOENT;
+}
+
 /* Make a letter dead again, and delete the replay. */
 static int unmark_apply(struct sql *sql, void *arg)
 {
@@ -385,14 +426,43 @@ int letters_unmark(struct store *s, const struct letter_mark *mark)
     return store_write(s, unmark_apply, NULL, (void *)mark);
 }
 
-int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
-{
+/* Letters to remove, by their deaths or by their messages. */
+struct removal {
+    const struct store_cursor *deaths; /* NULL: by `letters` */
+    const struct letter_name *letters;
+    size_t n;
     int64_t gone;
+};
 
-    FAULT_POINT("letters_discard_before");
-    gone = store_run_rows(s, SQL_DISCARD, rows, n, VALUE_NONE);
-    FAULT_POINT("letters_discard_after");
-    return gone;
+/* Remove letters, except those that an operator has edited meanwhile or, by
+ * their deaths, sent again. */
+static int removal_apply(struct sql *sql, void *arg)
+{
+    struct removal *r = arg;
+    int err = 0;
+
+    r->gone = 0;
+    for (size_t i = 0; !err && i < r->n; i++) {
+        err = r->deaths ? sql_run(sql, SQL_DROP,
+                                  SQL_VALUES(value_int(r->deaths[i].row),
+                                             value_u64(r->deaths[i].ns)))
+                        : sql_run(sql, SQL_DISCARD,
+                                  SQL_VALUES(value_int(r->letters[i].row),
+                                             value_blob(&r->letters[i].id,
+                                                        sizeof(struct ulid))));
+        r->gone += err ? 0 : sqlite3_changes(sql->db);
+    }
+    return err;
+}
+
+int64_t letters_discard(struct store *s, const struct letter_name *letters,
+                        size_t n)
+{
+    struct removal r = {.letters = letters, .n = n};
+    int err = FAULT_POINTS("letters_discard",
+                           store_write(s, removal_apply, NULL, &r));
+
+    return err ? err : r.gone;
 }
 
 /* Crash before the commit: the group is held. After it: a running worker
@@ -408,39 +478,15 @@ int64_t letters_let_go(struct store *s, const char *group, size_t size)
     return err ? err : letters;
 }
 
-struct drop {
-    const struct store_cursor *list;
-    size_t n;
-    int64_t gone;
-};
-
-/* Remove letters, except those that an operator has sent again meanwhile. */
-static int drop_apply(struct sql *sql, void *arg)
-{
-    struct drop *d = arg;
-    int err = 0;
-
-    d->gone = 0;
-    for (size_t i = 0; !err && i < d->n; i++) {
-        err = sql_run(
-            sql, SQL_DROP,
-            SQL_VALUES(value_int(d->list[i].row), value_u64(d->list[i].ns)));
-        d->gone += sqlite3_changes(sql->db);
-    }
-    return err;
-}
-
 /* Crash before the commit: all letters are there, and the next worker drops
  * them. After it: none is. */
 int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
 {
-    struct drop d = {.list = list, .n = n};
-    int err;
+    struct removal r = {.deaths = list, .n = n};
+    int err =
+        FAULT_POINTS("letters_drop", store_write(s, removal_apply, NULL, &r));
 
-    FAULT_POINT("letters_drop_before");
-    err = store_write(s, drop_apply, NULL, &d);
-    FAULT_POINT("letters_drop_after");
-    return err ? err : d.gone;
+    return err ? err : r.gone;
 }
 
 /* Cut up to 1024 unused pages off the file; *arg is set if it should be called
@@ -673,7 +719,7 @@ static int attempt_put(unsigned n, const struct store_attempt *a, void *arg)
     return json_array_append_new(w->history, o) < 0 ? -ENOMEM : w->err;
 }
 
-/* Visit: make the object of a letter, history and all. */
+/* Visit: make the object of a letter, with its history. */
 static int letter_object_make(const struct letter *l, void *arg)
 {
     const struct store_row *m = &l->m;
@@ -685,7 +731,12 @@ static int letter_object_make(const struct letter *l, void *arg)
         put_int(w, o, "id", (uint64_t)m->row);
     put_text(w, o, "message_id", ulid_print(m->id, id));
     put_text(w, o, "queue", w->queue);
-    put_text(w, o, "state", m->state == STORE_REPLAYED ? "replayed" : "dead");
+    put_text(w, o, "state",
+             m->state == STORE_REPLAYED ? "replayed"
+             : m->state == STORE_DEAD   ? "dead"
+                                        : "retry");
+    put_text(w, o, "replay", letter_replay_text(l));
+    put_time(w, o, "replayed_at", l->replay.known ? l->replay.marked_ns : 0);
     put_time(w, o, "died_at", m->died_ns);
     put_text(w, o, "reason", dead_reason_text(m->reason));
     put_text(w, o, "error", m->error);
@@ -719,7 +770,7 @@ int letter_json_print(struct store *s, const char *queue, int64_t row,
     int err = w.history ? letters_history(s, row, attempt_put, &w) : -ENOMEM;
 
     if (!err)
-        err = letters_get(s, row, letter_object_make, &w);
+        err = letter_visit(s, row, true, letter_object_make, &w);
     if (!err)
         err = json_print_line(json_incref(w.object), out);
     json_decref(w.object);

@@ -50,6 +50,11 @@ struct letter {
                              * NULL: none */
 };
 
+/* Return "sent" for a replayed letter that is on its way, "unsure" if it may
+ * not have been sent, "lost" if its queue is gone; NULL if it is not replayed.
+ */
+const char *letter_replay_text(const struct letter *l);
+
 /* Visit matching letters, newest first (died_ns, then row, descending), or
  * oldest first, until `visit` returns something other than 0, which is then
  * returned. `visit` may change letters, because no lock and no transaction is
@@ -138,12 +143,21 @@ int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
                           const struct letter_mark *sent);
 /* Record that the send of a marked letter has returned. */
 int letters_mark_sent(struct store *s, const struct letter_mark *mark);
+/* Remove a letter whose message was sent without a mark. -ENOENT: it is gone,
+ * or was replayed or edited, or died again, since it was read. */
+int letters_remove_sent(struct store *s, const struct letter_mark *mark);
 /* Make a replayed letter dead again, because it was not sent. -ENOENT: it is
  * not replayed, or another program has sent it again meanwhile. */
 int letters_unmark(struct store *s, const struct letter_mark *mark);
-/* Remove letters, dead or replayed, in one commit. Returns how many were
- * removed. */
-int64_t letters_discard(struct store *s, const int64_t *rows, size_t n);
+/* A letter by its row and the id of its message; an edit changes the id. */
+struct letter_name {
+    int64_t row;
+    struct ulid id;
+};
+/* Remove letters, dead or replayed, whose ids have not changed, in one commit.
+ * Returns how many were removed. */
+int64_t letters_discard(struct store *s, const struct letter_name *letters,
+                        size_t n);
 /* Let a group go on without waiting for its letters, dead or replayed, until
  * they die again. Returns for how many letters it waited. */
 int64_t letters_let_go(struct store *s, const char *group, size_t size);

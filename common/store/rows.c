@@ -5,11 +5,9 @@
  * frees the slot.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
@@ -19,7 +17,7 @@
 /* ---- writing ---- */
 
 /* Count the change of a row from one state to another; state 0: no row. */
-static void waits_moved(struct store_more *more, int from, int to)
+static void waits_moved(struct store_waits *more, int from, int to)
 {
     more->waiting += (to == STORE_WAITING) - (from == STORE_WAITING);
     more->parked += (to == STORE_PARKED) - (from == STORE_PARKED);
@@ -31,9 +29,10 @@ struct put {
     const struct store_row *rows;
     size_t n;
     const struct store_attempt *attempt; /* of the only row; NULL: none */
-    bool lenient; /* skip rows that exist already, or are gone */
-    int64_t row;  /* the last row written, or the row to delete */
-    struct store_more more;
+    bool lenient;          /* skip rows that exist already, or are gone */
+    int64_t row;           /* the last row written, or the row to delete */
+    const struct ulid *id; /* of a letter to delete; NULL: any */
+    struct store_waits more;
 };
 
 /* Write the rows, add to their history, and delete their rows of the spool. */
@@ -42,7 +41,7 @@ static int put_apply(struct sql *sql, void *arg)
     struct put *put = arg;
     int err = 0;
 
-    put->more = (struct store_more){0};
+    put->more = (struct store_waits){0};
     for (size_t i = 0; i < put->n && !err; i++) {
         const struct store_row *m = &put->rows[i];
         int was = m->row ? sql_row_state(sql, m->row) : 0;
@@ -52,7 +51,7 @@ static int put_apply(struct sql *sql, void *arg)
         if (!err && put->attempt)
             err = sql_insert_attempt(sql, put->row, put->attempt);
         if (!err && m->state == STORE_DEAD && was != STORE_DEAD) {
-            if (store_hooks_noted(put->store))
+            if (m->hook)
                 err =
                     sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
             /* Another message with the same unique key may run now. */
@@ -112,22 +111,21 @@ static int delete_apply(struct sql *sql, void *arg)
     struct put *put = arg;
     int was = sql_row_state(sql, put->row);
 
-    put->more = (struct store_more){0};
+    put->more = (struct store_waits){0};
     if (was < 0)
         return was;
     waits_moved(&put->more, was, 0);
-    return sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(put->row)));
+    return sql_run(
+        sql, SQL_DELETE,
+        SQL_VALUES(value_int(put->row), value_blob(put->id, sizeof *put->id)));
 }
 
-int store_delete(struct store *s, int64_t row)
+int store_delete(struct store *s, int64_t row, const struct ulid *id)
 {
-    struct put put = {.store = s, .row = row};
-    int err;
+    struct put put = {.store = s, .row = row, .id = id};
 
-    FAULT_POINT("store_delete_before");
-    err = store_write(s, delete_apply, put_durable, &put);
-    FAULT_POINT("store_delete_after");
-    return err;
+    return FAULT_POINTS("store_delete",
+                        store_write(s, delete_apply, put_durable, &put));
 }
 
 /* ---- after the machine went down ---- */

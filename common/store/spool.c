@@ -25,7 +25,7 @@ enum { KEY, RECEIVED, ID, CRASHES, FLAGS, LETTER, DATA };
 struct change {
     struct store *store;
     const struct store_spool_change *c;
-    struct store_more more;
+    struct store_waits more;
 };
 
 /* Return an id as a value; NULL if the message has none yet. */
@@ -33,31 +33,6 @@ static struct sql_value id_value(const struct ulid *id)
 {
     return ulid_is_none(id) ? VALUE_NULL
                             : value_blob(id->bytes, sizeof id->bytes);
-}
-
-/* Insert a message, unless its unique key is another message's. */
-static int row_in(struct sql *sql, struct store_spooled *m,
-                  struct change *change)
-{
-    int err = m->unique ? sql_key_claim(sql, m->unique, &m->first) : 0;
-    int64_t row;
-
-    m->taken = err == -EEXIST;
-    if (err)
-        return m->taken ? 0 : err;
-    if (m->later) {
-        err = sql_put_row(sql, m->later, store_boot(change->store), &row);
-        change->more.waiting += !err;
-        /* -EEXIST: a worker wrote the row and died before it freed the slot. */
-        return err == -EEXIST ? 0 : err;
-    }
-    change->more.spooled++;
-    return sql_run(sql, SQL_SPOOL_IN,
-                   SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
-                              id_value(&m->id), value_int(m->crashes),
-                              value_int(m->flags),
-                              m->letter ? value_int(m->letter) : VALUE_NULL,
-                              value_blob(m->data, m->size)));
 }
 
 int sql_spool_out(struct sql *sql, int64_t key, int64_t *more)
@@ -74,18 +49,42 @@ int sql_spool_counted(struct sql *sql, int64_t more)
     return more ? sql_run(sql, SQL_SPOOL_MORE, SQL_VALUES(value_int(more))) : 0;
 }
 
-/* Delete the messages that ended, then insert the new ones. */
+/* Delete the messages that ended, then insert the new ones, except those whose
+ * unique key is another message's. */
 static int change_apply(struct sql *sql, void *arg)
 {
     struct change *change = arg;
     const struct store_spool_change *c = change->c;
+    int64_t row;
     int err = 0;
 
-    change->more = (struct store_more){0};
+    change->more = (struct store_waits){0};
     for (size_t i = 0; i < c->out_count && !err; i++)
         err = sql_spool_out(sql, c->out[i], &change->more.spooled);
-    for (size_t i = 0; i < c->in_count && !err; i++)
-        err = row_in(sql, &c->in[i], change);
+    for (size_t i = 0; i < c->in_count && !err; i++) {
+        struct store_spooled *m = &c->in[i];
+        struct key_claim claim = {.key = m->unique, .first = &m->first};
+
+        err = m->unique ? sql_key_claim(sql, &claim) : 0;
+        m->taken = claim.taken;
+        if (err || m->taken)
+            continue;
+        if (m->later) {
+            err = sql_put_row(sql, m->later, store_boot(change->store), &row);
+            change->more.waiting += !err;
+            /* A worker wrote the row and died before it freed the slot. */
+            if (err == -EEXIST)
+                err = 0;
+            continue;
+        }
+        change->more.spooled++;
+        err = sql_run(sql, SQL_SPOOL_IN,
+                      SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
+                                 id_value(&m->id), value_int(m->crashes),
+                                 value_int(m->flags),
+                                 m->letter ? value_int(m->letter) : VALUE_NULL,
+                                 value_blob(m->data, m->size)));
+    }
     return err ? err : sql_spool_counted(sql, change->more.spooled);
 }
 
@@ -136,8 +135,8 @@ int store_spool_left(struct store *s, struct store_spool_left *out)
         out->cut = boot && sql_elsewhere(boot, store_boot(s));
     }
     err = store_answered(s, st, found);
-    store_waits_add(s,
-                    &(struct store_more){.spooled = count - store_spooled(s)});
+    store_waits_add(
+        s, &(struct store_waits){.spooled = count - store_waits(s).spooled});
     if (err)
         return err;
     /* The last key of each priority has the highest sequence of that one. */

@@ -107,9 +107,6 @@ int store_spool_find(struct store *s, int64_t key, bool *cancelled);
  * -ENOENT. */
 int store_spool_note(struct store *s, const struct store_spooled *m);
 
-/* Return the number of rows, for the worker. Counted by store_spool_left and
- * exact whenever a write has returned. */
-int64_t store_spooled(const struct store *s);
 /* Read the number of rows, for any program. -errno. */
 int64_t store_spool_count(struct store *s);
 /* Count the cancelled rows. -errno. */

@@ -168,9 +168,15 @@ int sql_row_state(struct sql *sql, int64_t row);
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a);
 
-/* Do what store_key_claim does, in the open transaction. */
-int sql_key_claim(struct sql *sql, const struct store_key *key,
-                  struct ulid *first);
+/* A claim of a unique key, as in store_key_claim. */
+struct key_claim {
+    const struct store_key *key;
+    struct ulid *first; /* out: the message that has the key, if another has */
+    bool taken;         /* out: another message has it */
+};
+/* Claim a key in the open transaction. `claim` is a struct key_claim; the type
+ * is that of store_write. */
+int sql_key_claim(struct sql *sql, void *claim);
 /* Free the unique key of the message with that receive sequence; 0: no
  * message. */
 int sql_key_free(struct sql *sql, uint64_t seq);
@@ -233,14 +239,8 @@ int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
  * store. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg);
-/* Return true after store_hooks_note. */
-bool store_hooks_noted(const struct store *s);
-/* Change the numbers that store_waits, store_parked and store_spooled
- * return. */
-struct store_more {
-    int64_t waiting, parked, spooled;
-};
-void store_waits_add(struct store *s, const struct store_more *more);
+/* Change the numbers that store_waits returns. */
+void store_waits_add(struct store *s, const struct store_waits *more);
 #define STORE_BOOT 128
 /* Make a name of this boot and of our namespace of the kind `space` (ipc,
  * time): "" if it is not known. */

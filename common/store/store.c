@@ -42,19 +42,15 @@
  */
 #include <bsd/sys/queue.h>
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/boot_id.h"
 #include "common/base/fault_point.h"
-#include "common/base/problem.h"
 #include "common/store/spool.h"
 #include "common/store/sql.h"
 
@@ -93,14 +89,13 @@ struct store {
     unsigned stoppers;        /* m  calls of commit_stop waiting to lead */
     bool stopped;             /* m  one of these may lead now */
     pthread_cond_t stop;      /* signalled when `stopped` is set */
-    struct store_stats stats; /* m */
+    uint64_t commits;         /* m  transactions since the store was opened */
     atomic_uint patience_ms;  /* a  longest wait for another program's lock */
     _Atomic uint64_t *last;   /* l  number of the last commit on the disk;
                                     NULL: commits get no numbers */
     _Atomic int64_t waiting;  /* a  rows in this state */
     _Atomic int64_t parked;   /* a  the same */
     _Atomic int64_t spooled;  /* a  rows of the spool */
-    atomic_bool hooks;        /* a  each death is noted for --on-dead */
     atomic_int wal_frames;    /* a  of the -wal at the last commit */
     void (*wal_large)(void *arg); /* c  NULL: nobody empties the -wal */
     void *wal_arg;                /* c */
@@ -314,31 +309,14 @@ void store_ages(struct store *s, struct store_ages *out)
     (void)store_answered(s, st, found);
 }
 
-int64_t store_waits(const struct store *s)
+struct store_waits store_waits(const struct store *s)
 {
-    return atomic_load(&s->waiting) + atomic_load(&s->parked);
+    return (struct store_waits){.waiting = atomic_load(&s->waiting),
+                                .parked = atomic_load(&s->parked),
+                                .spooled = atomic_load(&s->spooled)};
 }
 
-int64_t store_parked(const struct store *s)
-{
-    return atomic_load(&s->parked);
-}
-
-/* The number is negative if rows are settled that store_claim could not
- * count. */
-int64_t store_waiting(const struct store *s)
-{
-    int64_t n = atomic_load(&s->waiting);
-
-    return n > 0 ? n : 0;
-}
-
-int64_t store_spooled(const struct store *s)
-{
-    return atomic_load(&s->spooled);
-}
-
-void store_waits_add(struct store *s, const struct store_more *more)
+void store_waits_add(struct store *s, const struct store_waits *more)
 {
     atomic_fetch_add(&s->waiting, more->waiting);
     atomic_fetch_add(&s->parked, more->parked);
@@ -361,16 +339,6 @@ uint64_t store_id(const struct store *s)
 const uint8_t *store_identity(const struct store *s)
 {
     return s->identity;
-}
-
-void store_hooks_note(struct store *s)
-{
-    atomic_store(&s->hooks, true);
-}
-
-bool store_hooks_noted(const struct store *s)
-{
-    return atomic_load(&s->hooks);
 }
 
 /* ---- group commit ---- */
@@ -524,17 +492,15 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
     pthread_cond_init(&op.wake, NULL);
     pthread_mutex_lock(&s->mtx);
     TAILQ_INSERT_TAIL(&s->queue, &op, link);
-    s->stats.waiting++;
     while (s->leading && !op.done && !op.lead)
         pthread_cond_wait(&op.wake, &s->mtx);
     if (!op.done) {
         s->leading = true;
         TAILQ_CONCAT(&batch, &s->queue, link);
-        s->stats.waiting = 0;
         pthread_mutex_unlock(&s->mtx);
         commits = batch_commit(s, &batch);
         pthread_mutex_lock(&s->mtx);
-        s->stats.commits += commits;
+        s->commits += commits;
         /* An op is on the stack of its caller, which may return as soon as the
          * lock is free. */
         TAILQ_FOREACH (each, &batch, link) {
@@ -718,7 +684,7 @@ void store_close(struct store **store)
 
     if (!s)
         return;
-    commits = s->stats.commits;
+    commits = s->commits;
     if (commits == 0 && s->writer.db) {
         snprintf(wal, sizeof wal, "%s-wal",
                  sqlite3_db_filename(s->writer.db, "main"));

@@ -237,12 +237,11 @@ int store_keys_each(struct store *s, uint64_t now_ns,
                     void *arg);
 /* Count the keys in use at `now_ns`. -errno. */
 int64_t store_keys_count(struct store *s, uint64_t now_ns);
-/* Delete a row and its history, because the message is done or discarded.
- * Returns 0 also if there is no such row. */
-int store_delete(struct store *s, int64_t row);
-/* Note each row that store_put makes DEAD from now on for letters_hook, in the
- * same commit. */
-void store_hooks_note(struct store *s);
+/* Delete a row and its history, because the message is done, discarded or
+ * moved. A letter stays if it has another id (NULL: any) now, because mqdlq
+ * edit has made it another message. Returns 0 in both cases, and if there is no
+ * such row. */
+int store_delete(struct store *s, int64_t row, const struct ulid *id);
 /* Make replayed letters dead again whose kernel queue is gone: they were sent
  * under another boot id, or in another IPC namespace (a container that was
  * restarted). Letters for which `skip` returns true stay replayed (called
@@ -277,15 +276,17 @@ int store_find_id(struct store *s, const struct ulid *id, int64_t *row);
 /* Find the highest receive_seq of all rows and unique keys; 0 if there is
  * none. */
 int store_max_seq(struct store *s, uint64_t *receive_seq);
-/* Return how many rows are WAITING or PARKED. Counted by store_claim and exact
- * whenever a write has returned, because only the worker writes such rows. The
- * row of a running message counts until the message is settled. */
-int64_t store_waits(const struct store *s);
-/* Return how many of these rows are PARKED, or WAITING. While another thread
- * writes, the two may not add up to store_waits. */
-int64_t store_parked(const struct store *s);
-int64_t store_waiting(const struct store *s);
-/* Count the rows in a state. -errno. */
+/* Numbers of rows: WAITING, PARKED, and those of the spool. `waiting` is
+ * negative if rows were settled that store_claim could not count. */
+struct store_waits {
+    int64_t waiting, parked, spooled;
+};
+/* Return the numbers that store_claim and store_spool_left counted and that
+ * each write updates before it returns. They are exact, because only the worker
+ * writes such rows. The row of a running message counts until the message is
+ * settled. */
+struct store_waits store_waits(const struct store *s);
+/* Count the rows in a state, for any program. -errno. */
 int64_t store_count(struct store *s, enum store_state state);
 /* Times, wall clock, ns, at which messages were first received, and the first
  * one that a message waits for; 0: no message. */

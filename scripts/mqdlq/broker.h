@@ -42,7 +42,8 @@ struct broker_letters {
      * them. */
     int (*close)(struct context *ctx);
     /* Remove letters by row. Returns how many, or -errno. */
-    int64_t (*discard)(struct context *ctx, const int64_t *rows, size_t n);
+    int64_t (*discard)(struct context *ctx, const struct letter_name *letters,
+                       size_t n);
     /* Return the machine of attempt `n` (letters.h); `arg` is the broker. */
     const char *(*machine)(void *arg, int64_t row, unsigned n);
     /* Prepare to send letters again; set *to to the name of the queue. */

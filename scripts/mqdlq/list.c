@@ -245,6 +245,15 @@ static int list_by(struct context *ctx)
 
 /* ---- JSON ---- */
 
+/* Visit: print a message that was a letter. */
+static int retry_print(const struct letter *l, void *arg)
+{
+    struct context *ctx = arg;
+    int err = letter_json_print(ctx->store, ctx->queue, l->m.row, NULL, stdout);
+
+    return err == -ENOENT ? 0 : err;
+}
+
 /* Print the chosen letters as JSON lines, newest first. export prints the
  * oldest first, so that import keeps the order. A letter that was removed in
  * the meantime is left out. */
@@ -261,12 +270,14 @@ static int list_json(struct context *ctx)
     for (size_t i = 0; i < c.count && !cli_interrupt_seen(); i++) {
         size_t at = backwards ? c.count - 1 - i : i;
 
-        err = letter_json_print(ctx->store, ctx->queue, c.picks[at].row,
+        err = letter_json_print(ctx->store, ctx->queue, c.picks[at].name.row,
                                 ctx->broker ? &elsewhere : NULL, stdout);
         if (err && err != -ENOENT)
             break;
         err = 0;
     }
+    if (!err)
+        err = retries_each(ctx, c.count, retry_print, ctx);
     status = err         ? store_failed("print a letter", err)
              : c.missing ? EX_NOINPUT
                          : 0;
@@ -471,13 +482,18 @@ static int fields_print(const struct letter *l, void *arg)
     if (m->state != STORE_REPLAYED)
         field_print("state", "dead");
     else if (!how->here)
-        field_print("state", "replayed, and the machine was started since");
+        field_print("state", "replayed, but the machine has restarted since");
     else if (!how->known)
         field_print("state", "replayed, on its way");
     else
         field_print("state", "replayed, %s %s",
                     how->sent ? "on its way since" : "maybe not sent; marked",
                     term_time_both(how->marked_ns, time));
+    if (m->state == STORE_REPLAYED && how->here && how->known && !how->sent)
+        field_print("to send it",
+                    "mqdlq replay --again %s %" PRId64
+                    " (if the mqdlq that marked it was killed)",
+                    SHELL_QUEUE(ctx->queue), m->row);
     field_print("died", "%s", term_time_both(m->died_ns, time));
     field_print("reason", "%s", dead_reason_text(m->reason));
     if (m->error)
@@ -502,7 +518,8 @@ static int fields_print(const struct letter *l, void *arg)
     line = m->header_size > 0 ? memchr(m->data, '\n', m->header_size) : NULL;
     if (!line)
         return 0;
-    /* Print the lines of the header, without the magic and the empty one. */
+    /* Print the header without its first line, the magic, and the empty last
+     * line. */
     title_print("Header");
     for (line++; line < end && *line != '\n'; line = next + 1) {
         next = memchr(line, '\n', (size_t)(end - line));
@@ -587,14 +604,6 @@ static int body_print(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Visit: write the body, byte for byte. */
-static int body_write(const struct letter *l, void *arg)
-{
-    (void)arg;
-    fwrite(l->body, 1, l->body_size, stdout);
-    return 0;
-}
-
 /* Show the chosen letters, newest first. */
 int show_run(struct context *ctx)
 {
@@ -614,16 +623,18 @@ int show_run(struct context *ctx)
         status = complain(EX_NOINPUT, "no letter of %s matches", ctx->queue);
     else
         for (size_t i = c.count; i-- > 0;) {
-            int64_t row = c.picks[i].row;
+            int64_t row = c.picks[i].name.row;
             struct shown shown = {.ctx = ctx, .row = row};
 
-            err = letters_get(ctx->store, row,
-                              ctx->o->body ? body_write : fields_print, ctx);
-            if (!err && !ctx->o->body)
-                err = letters_history(ctx->store, row, attempt_print, &shown);
-            free(shown.tail);
-            if (!err && !ctx->o->body)
-                err = letters_get(ctx->store, row, body_print, NULL);
+            if (!ctx->o->body) {
+                err = letters_get(ctx->store, row, fields_print, ctx);
+                if (!err)
+                    err =
+                        letters_history(ctx->store, row, attempt_print, &shown);
+                free(shown.tail);
+            }
+            if (!err)
+                err = letters_get(ctx->store, row, body_print, ctx);
             if (err && err != -ENOENT)
                 break;
             if (err)

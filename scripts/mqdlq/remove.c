@@ -80,13 +80,15 @@ int remove_run(struct context *ctx)
     struct term_progress bar = {0};
     bool dry = ctx->o->dry_run;
     struct selection c;
-    int64_t rows[BATCH], gone = 0, n = 0;
+    struct letter_name names[BATCH];
+    int64_t gone = 0, n = 0;
     int err = 0, status = selection_make(&c, ctx);
 
     if (status)
         return status;
     for (size_t i = 0; dry && i < c.count && !err; i++) {
-        err = letters_get(ctx->store, c.picks[i].row, letter_foretell, ctx);
+        err =
+            letters_get(ctx->store, c.picks[i].name.row, letter_foretell, ctx);
         err = err == -ENOENT ? 0 : err;
     }
     if (err)
@@ -97,9 +99,9 @@ int remove_run(struct context *ctx)
         size_t count = 0;
 
         for (; count < BATCH && at < c.count; at++)
-            rows[count++] = c.picks[at].row;
-        n = ctx->broker ? ctx->letters->discard(ctx, rows, count)
-                        : letters_discard(ctx->store, rows, count);
+            names[count++] = c.picks[at].name;
+        n = ctx->broker ? ctx->letters->discard(ctx, names, count)
+                        : letters_discard(ctx->store, names, count);
         if (n < 0)
             break;
         gone += n;

@@ -375,23 +375,40 @@ static int send_tracked(struct replay *r)
  * Crash before the removal: the letter is in the store and in the queue, and
  * can be sent a second time. The same holds if the queue loses its name, since
  * perhaps no program can receive the message any more.
- * So this can repeat a message but never lose one.
+ * A letter that was edited while mqdlq waited for room stays, because only the
+ * store has the new body. So this can repeat a message but never lose one.
  */
 static int send_untracked(struct replay *r)
 {
-    int failed = message_post(r);
-    int64_t n;
+    const struct letter_mark *mark = &r->encoding.mark;
+    int err, failed = message_post(r);
+    struct store_row row;
 
     if (failed)
         return post_failed(r, failed);
     r->sent++;
     FAULT_POINT("replay_moved_before_remove");
-    n = letters_discard(r->context->store, &r->encoding.mark.row, 1);
-    if (n >= 0)
+    err = letters_remove_sent(r->context->store, mark);
+    if (!err)
         return 0;
-    complain(0, "letter %" PRId64 " was sent and is still in the store",
-             r->encoding.mark.row);
-    return store_failed("remove a letter", (int)n);
+    if (err != -ENOENT) {
+        complain(0, "letter %" PRId64 " was sent and is still in the store",
+                 mark->row);
+        return store_failed("remove a letter", err);
+    }
+    r->status = status_worse(r->status, EX_DATAERR);
+    if (store_get(r->context->store, mark->row, &row, NULL, 0, NULL) == -ENOENT)
+        complain(0,
+                 "letter %" PRId64 " was sent, but another program had sent or "
+                 "discarded it meanwhile",
+                 mark->row);
+    else
+        complain(0,
+                 "letter %" PRId64 " was sent as it had been before somebody "
+                 "edited or replayed it, and stays in the store: mqdlq show "
+                 "%s %" PRId64,
+                 mark->row, SHELL_QUEUE(r->context->queue), mark->row);
+    return 0;
 }
 
 /* ---- the canary ---- */

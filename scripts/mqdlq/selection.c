@@ -16,7 +16,8 @@
 #define BLANKS " \t\r\n"
 
 /* Add a letter: 0 or -ENOMEM. */
-static int pick_add(struct selection *c, int64_t row, uint64_t died_ns)
+static int pick_add(struct selection *c, int64_t row, const struct ulid *id,
+                    uint64_t died_ns)
 {
     struct pick *picks =
         array_grow(c->picks, c->count, &c->room, sizeof *picks);
@@ -24,14 +25,15 @@ static int pick_add(struct selection *c, int64_t row, uint64_t died_ns)
     if (!picks)
         return -ENOMEM;
     c->picks = picks;
-    c->picks[c->count++] = (struct pick){.died_ns = died_ns, .row = row};
+    c->picks[c->count++] =
+        (struct pick){.died_ns = died_ns, .name = {row, *id}};
     return 0;
 }
 
 /* Visit: choose the letter. */
 static int letter_pick(const struct letter *l, void *arg)
 {
-    return pick_add(arg, l->m.row, l->m.died_ns);
+    return pick_add(arg, l->m.row, &l->m.id, l->m.died_ns);
 }
 
 /* Order picks for qsort(3): oldest death first, then by row. */
@@ -41,17 +43,31 @@ static int pick_order(const void *a, const void *b)
 
     if (x->died_ns != y->died_ns)
         return x->died_ns < y->died_ns ? -1 : 1;
-    return (x->row > y->row) - (x->row < y->row);
+    return (x->name.row > y->name.row) - (x->name.row < y->name.row);
 }
 
 /* ---- ids ---- */
 
-/* Complain that no letter has this id. */
+/* Complain that no letter has this id. `row` (0: unknown) may be one that is no
+ * letter, since a replayed message that failed waits as any other. */
 static void id_missing(struct selection *c, const struct context *ctx,
-                       const char *text)
+                       int64_t row, const char *text)
 {
+    struct store_row m;
+
     c->missing = true;
-    complain(0, "%s has no letter %s; see mqdlq list", ctx->queue, text);
+    if (row && ctx->store &&
+        store_get(ctx->store, row, &m, NULL, 0, NULL) == 0 &&
+        (m.state == STORE_WAITING || m.state == STORE_PARKED))
+        complain(
+            0,
+            "%s is not a dead letter: the message waits in the store for its "
+            "%s; see mqctl explain %s %s",
+            text, m.attempts > 0 ? "next attempt" : "first attempt",
+            SHELL_QUEUE(ctx->queue), text);
+    else
+        complain(0, "%s has no letter %s; see mqdlq list %s", ctx->queue, text,
+                 SHELL_QUEUE(ctx->queue));
 }
 
 /* Choose the letters with a message id. On this machine, refuse an id of more
@@ -61,6 +77,7 @@ static int message_pick(struct selection *c, const struct context *ctx,
 {
     struct store_cursor found[STORE_PAGE], after = {0};
     size_t before = c->count;
+    int64_t row = 0;
     int n, err = 0;
 
     do {
@@ -68,14 +85,17 @@ static int message_pick(struct selection *c, const struct context *ctx,
         err = n < 0 ? n : 0;
         for (int i = 0; i < n && !err; i++) {
             after = found[i];
-            err = pick_add(c, after.row, after.ns);
+            err = pick_add(c, after.row, id, after.ns);
         }
     } while (!err && n == STORE_PAGE);
     if (err)
         return store_failed("read the letters", err);
-    if (c->count == before)
-        id_missing(c, ctx, text);
-    else if (c->count > before + 1 && !ctx->broker)
+    if (c->count == before) {
+        if (ctx->store && store_find_id(ctx->store, id, &row) != 0)
+            row = 0;
+        id_missing(c, ctx, row, text);
+    }
+    if (c->count > before + 1 && !ctx->broker)
         return complain(EX_USAGE,
                         "%zu letters have the message id %s, one of them is "
                         "%" PRId64 "; give numbers of the ID column",
@@ -104,7 +124,7 @@ static int id_pick(struct selection *c, const struct context *ctx,
     if (ctx->store)
         err = letters_get(ctx->store, row, letter_pick, c);
     if (err == -ENOENT)
-        id_missing(c, ctx, text);
+        id_missing(c, ctx, row, text);
     return err && err != -ENOENT ? store_failed("read the letters", err) : 0;
 }
 
@@ -162,7 +182,7 @@ int selection_make(struct selection *c, const struct context *ctx)
     if (c->count > 0)
         qsort(c->picks, c->count, sizeof *c->picks, pick_order);
     for (size_t i = 0; i < c->count; i++)
-        if (kept == 0 || c->picks[kept - 1].row != c->picks[i].row)
+        if (kept == 0 || c->picks[kept - 1].name.row != c->picks[i].name.row)
             c->picks[kept++] = c->picks[i];
     c->count = kept;
     return 0;

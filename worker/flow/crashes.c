@@ -20,8 +20,7 @@ bool crashes_is_suspect(const struct flow *f, const struct message *m)
     return m->crashes > 0 && m->crashes + 1 >= f->set->max_crashes;
 }
 
-/* Log that a suspect waits for the messages that run. */
-static void wait_log(struct timer *timer)
+void crashes_wait_log(struct timer *timer)
 {
     struct flow *f = CONTAINER_OF(timer, struct flow, crashes.timer);
     struct crashes *c = &f->crashes;
@@ -99,15 +98,4 @@ void crashes_stuck(struct flow *f)
         return;
     wait_note(f, NULL);
     gate_run_together(&f->gate, seq);
-}
-
-void crashes_init(struct flow *f)
-{
-    pthread_mutex_init(&f->crashes.mtx, NULL);
-    timer_init(&f->crashes.timer, wait_log);
-}
-
-void crashes_fini(struct flow *f)
-{
-    pthread_mutex_destroy(&f->crashes.mtx);
 }

@@ -39,8 +39,8 @@ struct crashes {
     uint32_t count; /* m  its crashes */
 };
 
-void crashes_init(struct flow *f);
-void crashes_fini(struct flow *f);
+/* Log that a suspect is waiting for others: the callback of crashes.timer. */
+void crashes_wait_log(struct timer *timer);
 
 /* Return true if the message is dead because of its crashes. */
 bool crashes_too_many(const struct flow *f, const struct message *m);

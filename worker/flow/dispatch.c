@@ -14,25 +14,29 @@
 #include "common/base/log.h"
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
-#include "worker/groups/closings.h"
 #include "worker/source/source.h"
 
-/* A message that waits in its group. */
-struct member {
-    struct group_item item;
-    struct message *m;
+/* The close of a group by an operator: from the order until the messages that
+ * were received before it are settled. */
+struct closing {
+    LIST_ENTRY(closing) link;
+    uint64_t from;  /* first sequence that is refused */
+    uint64_t until; /* first sequence that is accepted after it; 0: closing */
+    int64_t last;   /* number of the last message queued then; 0: none */
+    struct closing_key key;
 };
 
 /* c = constant after open   p = the thread that set parking   a = atomic
  * x = under close_mtx, which is taken before that of the groups */
 struct dispatch {
-    struct member *members; /* c  by the message's index */
-    atomic_bool parking;    /* a  one thread parks at a time: in order */
-    struct group_item *items[SETTLE_MOST]; /* p */
-    struct settle parks[SETTLE_MOST];      /* p */
+    struct group_item *items; /* c  of each lent message, by its index */
+    atomic_bool parking;      /* a  one thread parks at a time: in order */
+    struct group_item *parked[SETTLE_MOST]; /* p */
+    struct settle parks[SETTLE_MOST];       /* p */
     atomic_bool logged_full; /* a  the bound of parked messages was logged */
     pthread_mutex_t close_mtx;
-    struct closings closings; /* x */
+    LIST_HEAD(, closing) closings; /* x  operators close few groups */
+    atomic_size_t closing_count;   /* a  length of `closings` */
 };
 
 /* Return true if the source can store messages that wait behind the head of
@@ -54,7 +58,34 @@ static bool can_park(const struct flow *f)
 
 bool dispatch_closes(const struct flow *f)
 {
-    return closings_any(&f->dispatch->closings);
+    return atomic_load_explicit(&f->dispatch->closing_count,
+                                memory_order_relaxed) > 0;
+}
+
+static bool closing_is_of(const struct closing *one, const char *key,
+                          size_t size)
+{
+    return one->key.size == size && memcmp(one->key.at, key, size) == 0;
+}
+
+/* Find the close of a group that is still closing. A group that was closed
+ * again has older closes as well, which have ended. */
+static struct closing *closing_find(const struct dispatch *o, const char *key,
+                                    size_t size)
+{
+    struct closing *one;
+
+    LIST_FOREACH (one, &o->closings, link)
+        if (!one->until && closing_is_of(one, key, size))
+            break;
+    return one;
+}
+
+static void closing_remove(struct dispatch *o, struct closing *one)
+{
+    LIST_REMOVE(one, link);
+    atomic_fetch_sub(&o->closing_count, 1);
+    free(one);
 }
 
 /* Return true if the message with this number waits for its turn at the source;
@@ -72,13 +103,12 @@ static uint64_t next_seq(const struct flow *f)
 /* End the close of a group if all messages received before it are settled.
  * Messages that the close refuses may still be queued, or on their way from the
  * spool: then the close is kept and refuses messages before `seq` only. With
- * `seq` 0 it is removed in any case.
- */
+ * `seq` 0 it is removed in any case. */
 static void closing_check_locked(struct flow *f, const char *key, size_t size,
                                  uint64_t seq)
 {
     struct dispatch *o = f->dispatch;
-    struct closing *one = closings_find(&o->closings, key, size);
+    struct closing *one = closing_find(o, key, size);
 
     if (!one || groups_known(f->groups, key, size) ||
         (one->last && is_queued(f, one->last)))
@@ -86,7 +116,7 @@ static void closing_check_locked(struct flow *f, const char *key, size_t size,
     if (seq > one->from && (atomic_load(&f->set->spool) > 0 || is_queued(f, 0)))
         one->until = seq;
     else
-        closings_remove(&o->closings, one);
+        closing_remove(o, one);
 }
 
 /* Return true, and mark `d` unfit, if a close of its group refuses it. A
@@ -97,17 +127,21 @@ static bool close_refuses(struct flow *f, struct delivery *d)
 {
     struct dispatch *o = f->dispatch;
     uint64_t seq = d->message->seq;
-    struct closing *one;
-    bool refuses;
+    struct closing *one, *next;
+    bool refuses = false, queued;
 
     pthread_mutex_lock(&o->close_mtx);
-    one = closings_find(&o->closings, d->group.at, d->group.size);
+    one = closing_find(o, d->group.at, d->group.size);
     if (one && seq >= one->from)
         closing_check_locked(f, d->group.at, d->group.size, seq);
-    refuses = !(d->message->flags & MESSAGE_FRONT) &&
-              closings_refuse(&o->closings, d->group.at, d->group.size, seq);
-    if (!is_queued(f, 0))
-        closings_prune(&o->closings);
+    queued = is_queued(f, 0);
+    LIST_FOREACH_SAFE (one, &o->closings, link, next) {
+        if (seq >= one->from && (!one->until || seq < one->until) &&
+            closing_is_of(one, d->group.at, d->group.size))
+            refuses = !(d->message->flags & MESSAGE_FRONT);
+        if (one->until && !queued) /* there is nothing left to refuse */
+            closing_remove(o, one);
+    }
     pthread_mutex_unlock(&o->close_mtx);
     if (refuses) {
         d->lease = NULL;
@@ -115,25 +149,6 @@ static bool close_refuses(struct flow *f, struct delivery *d)
         strcpy(d->why, "its group was closed");
     }
     return refuses;
-}
-
-/* Release a lease like groups_release, and finish the closing of the group if
- * this was its last message. */
-static bool close_release(struct flow *f, struct group *lease)
-{
-    struct dispatch *o = f->dispatch;
-    char copy[GROUP_KEY_MAX];
-    size_t size;
-    const char *key = groups_key(lease, &size);
-    bool over;
-
-    memcpy(copy, key, size); /* the group may be freed with its lease */
-    pthread_mutex_lock(&o->close_mtx);
-    over = groups_release(f->groups, lease);
-    if (over)
-        closing_check_locked(f, copy, size, next_seq(f));
-    pthread_mutex_unlock(&o->close_mtx);
-    return over;
 }
 
 /* End the close of a group that may be gone. */
@@ -144,8 +159,8 @@ static void close_check(struct flow *f, const char *key, size_t size)
     pthread_mutex_unlock(&f->dispatch->close_mtx);
 }
 
-/* Close a group. A second close extends the first to the messages that wait
- * now. A close that has ended, but was not removed yet, is started again. */
+/* A second close extends the first to the messages that wait now. A close that
+ * has ended, but was not removed yet, is started again. */
 int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
 {
     struct dispatch *o = f->dispatch;
@@ -154,14 +169,23 @@ int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
 
     pthread_mutex_lock(&o->close_mtx);
     closing_check_locked(f, key, size, next_seq(f));
-    one = closings_find(&o->closings, key, size);
-    if (one && last > one->last) /* the turn of `last` comes later */
-        one->last = last;
-    else if (!one && (groups_known(f->groups, key, size) ||
-                      (last && is_queued(f, last))))
-        err = closings_add(&o->closings, key, size, next_seq(f), last);
-    else if (!one)
+    one = closing_find(o, key, size);
+    if (one) {
+        if (last > one->last)
+            one->last = last;
+    } else if (!groups_known(f->groups, key, size) &&
+               !(last && is_queued(f, last))) {
         err = -ENOENT;
+    } else if (!(one = calloc(1, sizeof *one))) {
+        err = -ENOMEM;
+    } else {
+        one->from = next_seq(f);
+        one->last = last;
+        one->key.size = size;
+        memcpy(one->key.at, key, size);
+        LIST_INSERT_HEAD(&o->closings, one, link);
+        atomic_fetch_add(&o->closing_count, 1);
+    }
     pthread_mutex_unlock(&o->close_mtx);
     if (!err)
         log_info("group_closed", F_STR("queue", f->set->queue),
@@ -172,11 +196,17 @@ int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
 int dispatch_reopen(struct flow *f, const char *key, size_t size)
 {
     struct dispatch *o = f->dispatch;
+    struct closing *one, *next;
     bool known;
 
     pthread_mutex_lock(&o->close_mtx);
-    known = closings_open(&o->closings, key, size) ||
-            groups_known(f->groups, key, size);
+    known = groups_known(f->groups, key, size);
+    LIST_FOREACH_SAFE (one, &o->closings, link, next) {
+        if (!closing_is_of(one, key, size))
+            continue;
+        closing_remove(o, one);
+        known = true;
+    }
     pthread_mutex_unlock(&o->close_mtx);
     if (known)
         log_info("group_opened", F_STR("queue", f->set->queue),
@@ -184,14 +214,24 @@ int dispatch_reopen(struct flow *f, const char *key, size_t size)
     return known ? 0 : -ENOENT;
 }
 
-char *dispatch_closing(struct flow *f, size_t *bytes)
+struct closing_key *dispatch_closing(struct flow *f, size_t *count)
 {
     struct dispatch *o = f->dispatch;
-    char *keys;
+    struct closing_key *keys = NULL;
+    const struct closing *one;
+    size_t n = 0;
 
     pthread_mutex_lock(&o->close_mtx);
-    keys = closings_keys(&o->closings, bytes);
+    if (dispatch_closes(f))
+        keys = calloc(atomic_load(&o->closing_count), sizeof *keys);
+    LIST_FOREACH (one, &o->closings, link)
+        if (!one->until) {
+            if (keys)
+                keys[n] = one->key;
+            n++;
+        }
     pthread_mutex_unlock(&o->close_mtx);
+    *count = n;
     return keys;
 }
 
@@ -271,12 +311,27 @@ static void lease_hold(struct flow *f, struct group *lease)
     held_watch(f, copy, size);
 }
 
-/* Release a lease. Returns false if the group got a letter in between: then the
+/* Release a lease, and finish the close of its group if this was the group's
+ * last message. Returns false if the group got a letter in between: then the
  * lease continues. */
 static bool lease_release(struct flow *f, struct group *lease)
 {
-    return dispatch_closes(f) ? close_release(f, lease)
-                              : groups_release(f->groups, lease);
+    struct dispatch *o = f->dispatch;
+    char copy[GROUP_KEY_MAX];
+    const char *key;
+    size_t size;
+    bool over;
+
+    if (!dispatch_closes(f))
+        return groups_release(f->groups, lease);
+    key = groups_key(lease, &size);
+    memcpy(copy, key, size); /* the group may be freed with its lease */
+    pthread_mutex_lock(&o->close_mtx);
+    over = groups_release(f->groups, lease);
+    if (over)
+        closing_check_locked(f, copy, size, next_seq(f));
+    pthread_mutex_unlock(&o->close_mtx);
+    return over;
 }
 
 /* End a lease. With `ask`, or if the group got a letter in between, ask the
@@ -319,7 +374,8 @@ void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
 {
     struct groups *g = f->groups;
-    struct group *lease = groups_resume(g, group.at, group.size, (int64_t)seq);
+    struct group *lease =
+        groups_resume(g, group.at, group.size, (int64_t)seq, NULL);
     int err = NO;
 
     if (lease)
@@ -387,42 +443,14 @@ static struct settle park_settle(struct message *m, unsigned lane,
                            .header_size = header_size};
 }
 
-/* Park a due message, or return it to the source if parking fails. If many due
- * messages stayed lent, no slot would be left to run one of them, so a message
- * that cannot be parked is returned as well.
- * Crash before the commit: the message waits as before. After it: the message
- * is parked, and was not run.
- */
-static int park_due(struct flow *f, struct delivery *d, struct group_item *item)
-{
-    struct groups *g = f->groups;
-    struct message *m = d->message;
-    struct settle st = park_settle(m, d->place, d->group, d->header.bytes);
-    int err = groups_park_one(g, d->group.at, d->group.size, item);
-
-    if (err)
-        return err;
-    err = f->source->ops->settle(f->source, &st, 1);
-    if (err) {
-        groups_park_undo(g, item);
-        source_return(f->source, m, d->place, AGAIN_NS);
-        gate_trouble(&f->gate, "parking a message in the store", -err);
-        return PUT_BACK;
-    }
-    FAULT_POINT("park_due_after_put");
-    groups_park_end(g, &item, 1, true);
-    return PUT_BACK;
-}
-
 /* Park messages in one commit. Returns false if there was none to park, or if
  * the source failed.
  * Crash before the commit: each message is lent, and was not run. After it:
- * recovery finds each message parked.
- */
+ * recovery finds each message parked. */
 static bool park_some(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
-    size_t n = groups_park_begin(f->groups, o->items, SETTLE_MOST);
+    size_t n = groups_park_begin(f->groups, o->parked, SETTLE_MOST);
     struct header header;
     char why[HEADER_WHY];
     int err;
@@ -430,23 +458,23 @@ static bool park_some(struct flow *f)
     if (n == 0)
         return false;
     for (size_t i = 0; i < n; i++) {
-        struct member *one = CONTAINER_OF(o->items[i], struct member, item);
+        struct message *m = o->parked[i]->message;
         struct header_text key;
 
-        if (header_parse(one->m->data, one->m->size, &header, why) < 0)
+        if (header_parse(m->data, m->size, &header, why) < 0)
             header.bytes = 0;
-        key.at = groups_key(one->item.group, &key.size);
-        o->parks[i] = park_settle(one->m, LANE_NONE, key, header.bytes);
+        key.at = groups_key(o->parked[i]->group, &key.size);
+        o->parks[i] = park_settle(m, LANE_NONE, key, header.bytes);
     }
     err = f->source->ops->settle(f->source, o->parks, n);
     if (err) {
-        groups_park_end(f->groups, o->items, n, false);
+        groups_park_end(f->groups, o->parked, n, false);
         gate_trouble(&f->gate, "parking messages in the store", -err);
         return false;
     }
     FAULT_POINT("park_after_put");
-    /* Each message's member is in use until the message is given back. */
-    groups_park_end(f->groups, o->items, n, true);
+    /* The item of a message is in use until the message is given back. */
+    groups_park_end(f->groups, o->parked, n, true);
     for (size_t i = 0; i < n; i++) {
         crashes_ended(f, o->parks[i].m->seq);
         f->source->ops->release(f->source, o->parks[i].m);
@@ -473,30 +501,9 @@ void dispatch_relieve(struct flow *f)
     }
 }
 
-/* Return true if the item is a replayed letter, for which the group waits, and
- * not a message that was returned before it was delivered. */
-static bool is_letter(const struct group_item *item)
+void dispatch_pulled(struct flow *f, struct header_text key,
+                     struct group_item *item, bool gone)
 {
-    const struct member *one = CONTAINER_OF(item, const struct member, item);
-
-    return (one->m->flags & MESSAGE_FRONT) != 0;
-}
-
-struct message *dispatch_pull(struct flow *f, struct header_text key,
-                              uint64_t seq)
-{
-    struct group_item *item =
-        groups_pull(f->groups, key.at, key.size, seq, is_letter);
-
-    return item ? CONTAINER_OF(item, struct member, item)->m : NULL;
-}
-
-void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
-                     bool gone)
-{
-    struct dispatch *o = f->dispatch;
-    struct group_item *item = &o->members[m->index].item;
-
     if (!gone) {
         groups_park_end(f->groups, &item, 1, false);
         return;
@@ -540,27 +547,20 @@ void dispatch_close(struct flow *f)
         return;
     f->dispatch = NULL;
     groups_close(&f->groups);
-    closings_fini(&o->closings);
+    while (!LIST_EMPTY(&o->closings))
+        closing_remove(o, LIST_FIRST(&o->closings));
     pthread_mutex_destroy(&o->close_mtx);
-    free(o->members);
+    free(o->items);
     free(o);
 }
 
-/* Restore one group that the source knows. */
-static int group_restore(void *arg, const struct source_group *group)
+int dispatch_restore(void *flow, const struct source_group *group)
 {
-    struct flow *f = arg;
+    struct flow *f = flow;
     bool held = f->set->on_group_dead == GROUP_DEAD_HOLD && group->letters > 0;
 
     return groups_restore(f->groups, group->key.at, group->key.size,
                           group->parked, (int64_t)group->head, held);
-}
-
-int dispatch_restore(struct flow *f)
-{
-    return f->source->local
-               ? f->source->local->groups(f->source, group_restore, f)
-               : 0;
 }
 
 bool dispatch_ready(const struct flow *f)
@@ -582,25 +582,25 @@ static uint32_t priority_in(const struct flow *f, const struct message *m)
     return can_park(f) ? m->priority : 0;
 }
 
-/* Fill a message's member. A replayed letter goes first, because a held group
+/* Fill the message's item. A replayed letter goes first, because a held group
  * waits for it. */
-static struct member *member_make(struct flow *f, struct message *m)
+static struct group_item *item_make(struct flow *f, struct message *m)
 {
-    struct member *one = &f->dispatch->members[m->index];
+    struct group_item *item = &f->dispatch->items[m->index];
 
-    one->m = m;
-    one->item.seq = m->seq;
-    one->item.priority =
-        m->flags & MESSAGE_FRONT ? GROUP_FRONT : priority_in(f, m);
-    return one;
+    item->message = m;
+    item->seq = m->seq;
+    item->letter = (m->flags & MESSAGE_FRONT) != 0;
+    item->priority = item->letter ? GROUP_FRONT : priority_in(f, m);
+    return item;
 }
 
 /* Add a message to its group, as the last of its priority. Not inline, because
  * dispatch_enter must stay short. */
 __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
 {
-    struct member *m = member_make(f, d->message);
-    int err = groups_add(f->groups, d->group.at, d->group.size, &m->item);
+    int err = groups_add(f->groups, d->group.at, d->group.size,
+                         item_make(f, d->message));
 
     return err ? err : HANDED_OVER;
 }
@@ -618,88 +618,90 @@ int dispatch_enter(struct flow *f, struct delivery *d)
 
 /* A retry is stored before its group is blocked by it (dispatch_settled), so it
  * can be due while the group is still leased. When the lease has ended, the
- * group is blocked by this message or does not depend on it, so groups_resume
- * is called a second time. A letter that an orderly stop stored goes before all
- * parked messages, so it is not parked: it stays lent behind the running
- * message, unless it would use the last slot. If the source cannot park, all
- * messages enter their groups.
- */
+ * group is blocked by this message or does not depend on it. A letter that an
+ * orderly stop stored goes before all parked messages, so it is not parked: it
+ * stays lent behind the running message, unless it would use the last slot. If
+ * the source cannot park, all messages enter their groups. */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
     struct groups *g = f->groups;
     const struct message *m = d->message;
     const char *key = d->group.at;
     size_t size = d->group.size;
+    struct group_item *item;
+    struct settle st;
+    bool leased;
+    int err;
 
-    d->lease = groups_resume(g, key, size, (int64_t)m->seq);
-    if (!d->lease && m->failures > 0 && groups_leased(g, key, size))
+    d->lease = groups_resume(g, key, size, (int64_t)m->seq, &leased);
+    if (leased && m->failures > 0)
         return -EINPROGRESS;
-    if (!d->lease)
-        d->lease = groups_resume(g, key, size, (int64_t)m->seq);
     if (d->lease || m->flags & MESSAGE_CANCELLED)
         return TAKEN;
     if (m->flags & MESSAGE_FRONT)
-        return f->source->ops->room(f->source) > 0 ? dispatch_enter(f, d)
-                                                   : -EINPROGRESS;
+        return f->source->ops->count(f->source, COUNT_FREE) > 0
+                   ? dispatch_enter(f, d)
+                   : -EINPROGRESS;
     if (!can_park(f) || groups_waiting(g) < f->set->lookahead)
         return dispatch_enter(f, d);
     if (dispatch_closes(f) && close_refuses(f, d))
         return TAKEN;
-    return park_due(f, d, &member_make(f, d->message)->item);
-}
-
-/* Take the group's next parked message, if it comes before `item`. Returns
- * -EAGAIN if `item` comes first; -ENOENT if no message is parked. */
-static int take_parked(struct flow *f, struct group *lease,
-                       const struct group_item *item, unsigned lane,
-                       struct delivery *d)
-{
-    const struct message *before =
-        item ? CONTAINER_OF(item, const struct member, item)->m : NULL;
-    struct groups *g = f->groups;
-    struct header_text key;
-    struct message *m;
-    int err;
-
-    if (item && item->priority == GROUP_FRONT)
-        return -EAGAIN;
-    key.at = groups_key(lease, &key.size);
-    err = f->source->local->unpark(f->source, lane, key, groups_low_turn(lease),
-                                   before, &m);
-    if (err == -ENOENT)
-        groups_unpark(g, lease);
-    if (!err || err == -EMSGSIZE)
-        groups_take(g, lease, NULL, err ? 0 : m->priority);
-    if (!err) {
-        delivery_read(d, m, 0);
-        d->lease = lease;
+    /* Park the message, or return it to the source if that fails: if many due
+     * messages stayed lent, no slot would be left to run one of them.
+     * Crash before the commit: the message waits as before. After it: the
+     * message is parked, and was not run. */
+    item = item_make(f, d->message);
+    err = groups_park_one(g, key, size, item);
+    if (err)
+        return err;
+    st = park_settle(d->message, d->place, d->group, d->header.bytes);
+    err = f->source->ops->settle(f->source, &st, 1);
+    if (err) {
+        groups_park_undo(g, item);
+        source_return(f->source, d->message, d->place, AGAIN_NS);
+        gate_trouble(&f->gate, "parking a message in the store", -err);
+        return PUT_BACK;
     }
-    return err;
+    FAULT_POINT("park_due_after_put");
+    groups_park_end(g, &item, 1, true);
+    return PUT_BACK;
 }
 
-/* Take the next message of a leased group. Returns -ENOENT if the group has
- * none; -EINPROGRESS if it cannot be loaded yet. */
+/* Take the next message of a leased group: a parked one, unless a lent one
+ * comes first. Returns -ENOENT if the group has none; -EINPROGRESS if it cannot
+ * be loaded yet; -EMSGSIZE if it was too large, and died. */
 static int group_take(struct flow *f, struct group *lease, unsigned lane,
                       struct delivery *d)
 {
     struct groups *g = f->groups;
     struct group_item *item = groups_peek(g, lease);
-    int err = -ENOENT;
+    struct header_text key;
     struct message *m;
-    const char *key;
-    size_t size;
+    int err;
 
-    if (groups_parked_of(lease) > 0)
-        err = take_parked(f, lease, item, lane, d);
-    if (err != -ENOENT && err != -EAGAIN)
-        return err;
+    key.at = groups_key(lease, &key.size);
+    if (groups_parked_of(lease) > 0 &&
+        !(item && item->priority == GROUP_FRONT)) {
+        err = f->source->local->unpark(f->source, lane, key,
+                                       groups_low_turn(lease),
+                                       item ? item->message : NULL, &m);
+        if (err == -ENOENT)
+            groups_unpark(g, lease);
+        if (!err || err == -EMSGSIZE)
+            groups_take(g, lease, NULL, err ? 0 : m->priority);
+        if (!err) {
+            delivery_read(d, m, 0);
+            d->lease = lease;
+        }
+        if (err != -ENOENT && err != -EAGAIN)
+            return err;
+    }
     if (!item)
         return -ENOENT;
-    m = CONTAINER_OF(item, struct member, item)->m;
-    key = groups_key(lease, &size);
+    m = item->message;
     groups_take(g, lease, item, priority_in(f, m));
     delivery_read(d, m, 0);
-    delivery_regroup(d, key, size);
+    delivery_regroup(d, key.at, key.size);
     d->lease = lease;
     return 0;
 }
@@ -728,32 +730,10 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
     return err;
 }
 
-/* One walk of dispatch_list. */
-struct walk {
-    bool (*visit)(const struct message *m, void *arg);
-    void *arg;
-};
-
-static bool walk_item(const struct group_item *item, void *arg)
+void dispatch_return(struct flow *f, struct message *m, struct group *lease)
 {
-    const struct walk *w = arg;
-
-    return w->visit(CONTAINER_OF(item, const struct member, item)->m, w->arg);
-}
-
-int dispatch_list(struct flow *f, const char *key, size_t size,
-                  bool (*visit)(const struct message *m, void *arg), void *arg)
-{
-    struct walk w = {.visit = visit, .arg = arg};
-
-    return groups_list(f->groups, key, size, walk_item, &w);
-}
-
-void dispatch_return(struct flow *f, struct group *lease, struct message *m)
-{
-    struct member *one = &f->dispatch->members[m->index];
-
-    one->m = m;
-    one->item.seq = m->seq;
-    groups_return(f->groups, lease, &one->item);
+    if (lease)
+        groups_return(f->groups, lease, item_make(f, m));
+    else
+        ready_put(&f->ready, m, true);
 }

@@ -20,6 +20,12 @@
 #include "worker/rules/delivery.h"
 #include "worker/rules/verdict.h"
 
+/* A copy of the key of a group that is closing. */
+struct closing_key {
+    size_t size;
+    char at[GROUP_KEY_MAX];
+};
+
 struct flow;
 struct dispatch; /* opaque; body in dispatch.c */
 
@@ -34,8 +40,9 @@ enum taken {
 /* Open the groups. The index of each lent message is below `most`. */
 int dispatch_open(struct flow *f, unsigned most);
 void dispatch_close(struct flow *f);
-/* Read what the source knows of groups, before any message is added. */
-int dispatch_restore(struct flow *f);
+/* Restore one group that the source knows, before any message is added: the
+ * visitor of source_local_ops.groups. */
+int dispatch_restore(void *flow, const struct source_group *group);
 
 /* Return true if no message of a group waits, lent or parked. */
 bool dispatch_empty(const struct flow *f);
@@ -64,22 +71,15 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d);
 /* Park messages behind blocked heads until there is room again. */
 void dispatch_relieve(struct flow *f);
 
-/* Take a message out of its group, at any position; the caller has it until
- * dispatch_pulled. Returns NULL if it does not wait there. */
-struct message *dispatch_pull(struct flow *f, struct header_text key,
-                              uint64_t seq);
-/* End dispatch_pull: the message was settled (`gone`) but not released yet, or
+/* End groups_pull: the message was settled (`gone`) but not released yet, or
  * returns to its position. */
-void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
-                     bool gone);
+void dispatch_pulled(struct flow *f, struct header_text key,
+                     struct group_item *item, bool gone);
 /* Release the held groups that have no letter left, and have their messages
  * taken: the source's event `letters_gone`. Returns 0, or -errno if the source
  * failed for one of them; others may be released then. */
 int dispatch_release(struct flow *f);
 
-/* Visit the messages of a group that wait, as groups_list does. */
-int dispatch_list(struct flow *f, const char *key, size_t size,
-                  bool (*visit)(const struct message *m, void *arg), void *arg);
 /* Close a group: messages received before the call still run; messages received
  * after it, until all of the former are settled, are refused. `last` is the
  * number of the group's last message that waits for its turn at the source; 0:
@@ -90,8 +90,9 @@ int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last);
 int dispatch_reopen(struct flow *f, const char *key, size_t size);
 /* Return true if a group is closing, or its close may still refuse messages. */
 bool dispatch_closes(const struct flow *f);
-/* Return what closings_keys does. */
-char *dispatch_closing(struct flow *f, size_t *bytes);
+/* Copy the keys of all groups that are still closing. The caller frees the
+ * copies. NULL and a count above 0: out of memory. */
+struct closing_key *dispatch_closing(struct flow *f, size_t *count);
 
 /* End the lease of a group after the verdict on message `seq` is durable.
  * `letter`: the message may have been a replayed letter. */
@@ -102,7 +103,8 @@ void dispatch_done(struct flow *f, struct group *lease);
 /* Handle the death of a stored message without a lease: its group is unblocked
  * or held. */
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq);
-/* Return an undelivered message to the front of its group; ends the lease. */
-void dispatch_return(struct flow *f, struct group *lease, struct message *m);
+/* Return a message that was not delivered to the front of its group, and end
+ * the lease; without a lease, to the front of the ready list. */
+void dispatch_return(struct flow *f, struct message *m, struct group *lease);
 
 #endif

@@ -13,7 +13,6 @@
 #ifndef WORKER_FLOW_FLOW_H
 #define WORKER_FLOW_FLOW_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -74,5 +73,14 @@ struct flow {
     bool started; /* messages run; before, the start finds what was left. The
                      loop's */
 };
+
+/* Initialize the parts that cannot fail, once `set` and `ops` are there. Called
+ * by the engine, as flow_lend and flow_fini. `event` is the gate's. */
+void flow_init(struct flow *f, void (*event)(void *arg, enum gate_event event),
+               void *arg);
+/* Give the opened timers, loop and counters to the parts that need them. */
+void flow_lend(struct flow *f);
+/* Undo flow_init, except for unsettled_fini, which needs the source. */
+void flow_fini(struct flow *f);
 
 #endif

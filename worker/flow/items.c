@@ -81,35 +81,6 @@ void items_put(struct items *it, struct work_item *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-bool items_other_begin(struct items *it)
-{
-    bool may;
-
-    pthread_mutex_lock(&it->mtx);
-    may = !it->over;
-    it->others += may;
-    pthread_mutex_unlock(&it->mtx);
-    return may;
-}
-
-void items_other_end(struct items *it)
-{
-    pthread_mutex_lock(&it->mtx);
-    it->others--;
-    pthread_mutex_unlock(&it->mtx);
-}
-
-bool items_others_over(struct items *it)
-{
-    bool over;
-
-    pthread_mutex_lock(&it->mtx);
-    it->over = true;
-    over = it->others == 0;
-    pthread_mutex_unlock(&it->mtx);
-    return over;
-}
-
 bool items_contended(struct items *it, const struct work_item *item)
 {
     struct work_item *other;
@@ -231,7 +202,7 @@ static bool can_take_more(struct flow *f)
  * should wait for the queue instead. */
 static bool start_or_wait(struct flow *f)
 {
-    const struct source_ops *source = f->source->ops;
+    struct source *s = f->source;
     bool slots, room;
 
     dirty_count(&f->dirty);
@@ -240,11 +211,11 @@ static bool start_or_wait(struct flow *f)
     /* Without a free slot, or without room for a fresh message, a new item
      * would leave again and come back here. Parking is an exception: it frees
      * slots, or fails and sets HOLD_QUEUE for a while. */
-    slots = source->room(f->source) > 0;
+    slots = s->ops->count(s, COUNT_FREE) > 0;
     room = slots && gate_takes(&f->gate) && dispatch_room(f);
     if (ready_waiting(&f->ready) || (!slots && dispatch_must_park(f)) ||
-        (slots && (source_due(f->source) || dispatch_ready(f))) ||
-        (room && source->pending(f->source))) {
+        (slots && (source_due(s) || dispatch_ready(f))) ||
+        (room && s->local && s->local->pending(s))) {
         schedule_start(f);
         return false;
     }

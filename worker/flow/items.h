@@ -33,12 +33,13 @@ struct items {
     struct counters *counters; /* c */
     _Atomic uint64_t pace_ns;  /* a  moving mean of handler time */
     atomic_uint wants;         /* a  items on the wanting list */
+    /* a  jobs that change a message which no work item has (settle_cancel);
+     * ITEMS_OTHERS_OVER is set when no more may begin (keep_quiet) */
+    atomic_uint others;
     uint64_t seen; /* deliveries at the last quiet round; the loop's */
     pthread_mutex_t mtx;
     LIST_HEAD(, work_item) all;     /* m  all that were ever made */
     unsigned made;                  /* m  their number, up to ITEMS_MAX */
-    unsigned others;                /* m  jobs that write to messages */
-    bool over;                      /* m  no job begins any more */
     LIST_HEAD(, work_item) spare;   /* m  items without work */
     LIST_HEAD(, work_item) wanting; /* m  items that wait and would take more */
 };
@@ -55,13 +56,6 @@ void items_count(struct items *it, struct work_item *item);
 /* Put an item that has no work away. Called before it is counted out, so that a
  * thread that counts itself in finds it. */
 void items_put(struct items *it, struct work_item *item);
-/* Begin and end a job that changes a message which no work item has. Returns
- * false if the worker is ending. */
-bool items_other_begin(struct items *it);
-void items_other_end(struct items *it);
-/* Let no such job begin any more, as the worker's last step. Returns true if
- * none is at work. */
-bool items_others_over(struct items *it);
 /* Return true if another item also takes quick messages. An item inside a slow
  * handler does not. */
 bool items_contended(struct items *it, const struct work_item *item);

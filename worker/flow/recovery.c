@@ -190,7 +190,8 @@ static int left_revive_all(struct found *found, struct problem *p)
 
     if (!err) {
         FAULT_POINT("recover_before_restore");
-        err = dispatch_restore(f);
+        if (f->source->local)
+            err = f->source->local->groups(f->source, dispatch_restore, f);
         FAULT_POINT("recover_before_revive");
     }
     for (size_t i = 0; i < found->count && err >= 0; i++) {
@@ -205,11 +206,12 @@ static int left_revive_all(struct found *found, struct problem *p)
     err = err < 0 ? err : 0; /* TAKEN_NONE and HANDED_OVER are results, too */
     FAULT_POINT("recover_after_revive");
     if (err == -ENOMEM)
-        return problem_set(p, EX_OSERR, ENOMEM,
-                           "out of memory while looking for what the last "
-                           "worker left in %s; nothing was lost, free some and "
-                           "start again",
-                           f->set->queue);
+        return problem_set(
+            p, EX_OSERR, ENOMEM,
+            "out of memory while recovering messages of the last "
+            "worker of %s; nothing was lost. Free some memory and "
+            "start again",
+            f->set->queue);
     return err ? problem_set(p, EX_CANTCREAT, -err,
                              "store of %s: %s; nothing was lost, fix it and "
                              "start again",
@@ -217,26 +219,24 @@ static int left_revive_all(struct found *found, struct problem *p)
                : 0;
 }
 
-/* Make room for one more message, as what waits in its group must be lent to be
- * run. Messages on their way to the source when the kill came may have taken
- * all the room. With more of it all may run beside each other from the start.
- * Without, a start is refused only if no room would ever come: from a message
- * on the ready list that runs, a verdict that is written, groups that are
- * parked.
- */
+/* Make room for one more lent message, because a message that waits in its
+ * group must be lent before it can run. Recovered messages may have taken all
+ * the room. If there can be no more room now, the start is refused only if none
+ * would come later either: no message on the ready list will run, no verdict
+ * will be written, and no group will be parked. */
 static int room_make(struct flow *f, struct problem *p)
 {
-    const struct source_ops *ops = f->source->ops;
+    struct source *s = f->source;
+    unsigned slots = (unsigned)s->ops->count(s, COUNT_SLOTS);
     struct problem why;
     int err;
 
-    if (ops->room(f->source) > 0)
+    if (s->ops->count(s, COUNT_FREE) > 0)
         return 0;
-    err =
-        ops->resize(f->source, ops->lent(f->source) + slots_more(f->set), &why);
+    err = s->ops->resize(s, slots + slots_more(f->set), &why);
     if (!err)
         return 0;
-    if (!ops->pending(f->source) && ready_waiting(&f->ready) == 0 &&
+    if (!(s->local && s->local->pending(s)) && ready_waiting(&f->ready) == 0 &&
         unsettled_count(&f->unsettled) == 0 && !dispatch_must_park(f)) {
         if (p)
             *p = why;
@@ -244,8 +244,8 @@ static int room_make(struct flow *f, struct problem *p)
     }
     log_warn("slots_full", F_STR("queue", f->set->queue),
              F_STR("error", why.text),
-             F_STR("next", "it goes on with the slots that there are; fewer "
-                           "run at once until some of them are free"));
+             F_STR("next", "the worker continues with the existing slots; "
+                           "fewer messages run at once until some are free"));
     return 0;
 }
 

@@ -210,14 +210,6 @@ void decision_stale(struct flow *f, const struct decision *dec)
                                "redelivered"));
 }
 
-void decision_give_back(struct flow *f, struct message *m, struct group *lease)
-{
-    if (lease)
-        dispatch_return(f, lease, m);
-    else
-        ready_put(&f->ready, m, true);
-}
-
 void decision_died(struct flow *f, const struct source_death *death)
 {
     struct counters_block *b = counters_rest(f->counters);
@@ -345,61 +337,52 @@ void settle_cancelled(struct flow *f, struct delivery *d)
     decision_settle(f, &dec);
 }
 
-/* Cancel a message that was just removed from its group or from the ready list.
- * Crash before the message is settled: it is HELD and waits as before, and the
- * operator has no answer yet. After that: the message is discarded.
- */
-static int cancel_pulled(struct flow *f, struct message *m)
-{
-    struct delivery d = {0};
-    struct decision dec;
-    int err = 0;
-
-    delivery_read(&d, m, f->set->group_separator);
-    d.place = LANE_NONE;
-    decision_cancel(&dec, &d);
-    /* A message that names a letter may be a second copy of that letter. Then
-     * it cannot be cancelled: it is dropped when it is taken. The unique key of
-     * a replayed letter does not matter any more. */
-    if (d.header.fields & HEADER_LETTER && !(m->flags & MESSAGE_STORED)) {
-        d.header.fields &= ~(unsigned)HEADER_UNIQUE;
-        err = known_look(f, &d);
-        if (!err && d.repeat)
-            err = -EAGAIN;
-    }
-    FAULT_POINT("cancel_lent_before");
-    if (!err)
-        err = f->source->ops->settle(f->source, &dec.s, 1);
-    FAULT_POINT("cancel_lent_after");
-    if (!err)
-        decision_done(f, &dec);
-    return err;
-}
-
+/* Crash before the message is settled: it is HELD and waits as before, and the
+ * operator has no answer yet. After that: the message is discarded. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
 {
+    struct group_item *item = NULL;
     struct message *m;
-    bool in_group;
+    struct delivery d = {0};
+    struct decision dec;
     int err = -EAGAIN;
 
-    if (!items_other_begin(&f->items))
+    if (atomic_fetch_add(&f->items.others, 1) & ITEMS_OTHERS_OVER) {
+        atomic_fetch_sub(&f->items.others, 1);
         return -EAGAIN;
-    /* The message waits in its group, or it is ready and has no place in a
-     * group. */
-    m = key.at ? dispatch_pull(f, key, seq) : NULL;
-    in_group = m != NULL;
-    if (!m)
-        m = ready_take(&f->ready, seq);
+    }
+    /* The message waits in its group, or it is on the ready list. */
+    if (key.at)
+        item = groups_pull(f->groups, key.at, key.size, seq);
+    m = item ? item->message : ready_take(&f->ready, seq);
     if (m) {
-        err = cancel_pulled(f, m);
-        if (in_group)
-            dispatch_pulled(f, key, m, err == 0);
+        err = 0;
+        delivery_read(&d, m, f->set->group_separator);
+        d.place = LANE_NONE;
+        decision_cancel(&dec, &d);
+        /* A message that names a letter may be a second copy of that letter.
+         * Then it cannot be cancelled: it is dropped when it is taken. The
+         * unique key of a replayed letter does not matter any more. */
+        if (d.header.fields & HEADER_LETTER && !(m->flags & MESSAGE_STORED)) {
+            d.header.fields &= ~(unsigned)HEADER_UNIQUE;
+            err = known_look(f, &d);
+            if (!err && d.repeat)
+                err = -EAGAIN;
+        }
+        FAULT_POINT("cancel_lent_before");
+        if (!err)
+            err = f->source->ops->settle(f->source, &dec.s, 1);
+        FAULT_POINT("cancel_lent_after");
+        if (!err)
+            decision_done(f, &dec);
+        if (item)
+            dispatch_pulled(f, key, item, err == 0);
         else if (err)
             ready_put(&f->ready, m, true);
         if (!err)
             f->source->ops->release(f->source, m);
     }
-    items_other_end(&f->items);
+    atomic_fetch_sub(&f->items.others, 1);
     /* Wake the work items: there may be room for another message; this message
      * may be back in its place after a thread did not find it there; or a
      * thread may be waiting for this job to end. */
@@ -569,13 +552,13 @@ void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
 
     if (out->kind == OUTCOME_NOT_STARTED) {
         m->ops->unrun(m, out->ran);
-        decision_give_back(f, m, d->lease);
+        dispatch_return(f, m, d->lease);
         gate_breaker(&f->gate, BREAKER_NOT_STARTED, out->error);
         return;
     }
     if (out->kind == OUTCOME_UNSENT) {
         m->ops->unrun(m, false);
-        decision_give_back(f, m, d->lease);
+        dispatch_return(f, m, d->lease);
         return;
     }
     if (out->kind == OUTCOME_STOPPED) {
@@ -586,7 +569,7 @@ void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
                  rule->breaker == BREAKER_GOOD ? NULL : out->error);
     if (rule->kind < SETTLE_RETRY)
         end_settle(f, d, out);
-    else if (rule->kind == SETTLE_RETRY && /* last by count or age */
+    else if (rule->kind == SETTLE_RETRY && /* last attempt, by count or age */
              (m->failures + 1 >=
                   delivery_max_attempts(d, f->set->max_attempts) ||
               ns_add(m->received_ns, f->set->retry_for_ns) <= clock_wall_ns()))

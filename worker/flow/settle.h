@@ -49,12 +49,7 @@ void decision_done(struct flow *f, const struct decision *dec);
 /* Drop a decision whose claim on the message was gone. Nothing was written, and
  * the source redelivers the message. */
 void decision_stale(struct flow *f, const struct decision *dec);
-/* Return a message that was not delivered to the front of its group, or of the
- * ready list if it has no group. */
-void decision_give_back(struct flow *f, struct message *m, struct group *lease);
-/* Apply the consequences of a stored message that could not be run and became a
- * dead letter.
- */
+/* Apply the consequences of a stored message that could not run and died. */
 void decision_died(struct flow *f, const struct source_death *death);
 
 /* Settle a message whose handler ended. */

@@ -16,18 +16,6 @@
 
 /* ---- messages that are ready ---- */
 
-void ready_init(struct ready *r, struct attention *attention)
-{
-    r->attention = attention;
-    pthread_mutex_init(&r->mtx, NULL);
-    STAILQ_INIT(&r->list);
-}
-
-void ready_fini(struct ready *r)
-{
-    pthread_mutex_destroy(&r->mtx);
-}
-
 void ready_put(struct ready *r, struct message *m, bool front)
 {
     pthread_mutex_lock(&r->mtx);
@@ -415,7 +403,7 @@ static bool settle_unrun(struct work_item *item)
         settle_dead(f, d, REASON_CRASHED, CRASHES_ERROR);
     else if (crashes_is_suspect(f, m) &&
              !crashes_run_alone(f, m, item->open > 0))
-        decision_give_back(f, m, d->lease);
+        dispatch_return(f, m, d->lease);
     else
         return false;
     return true;

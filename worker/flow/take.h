@@ -32,8 +32,6 @@ struct ready {
     STAILQ_HEAD(, message) list; /* m  in the order of the source */
 };
 
-void ready_init(struct ready *r, struct attention *attention);
-void ready_fini(struct ready *r);
 /* Add a message at the end, or with `front` before all others. */
 void ready_put(struct ready *r, struct message *m, bool front);
 /* Take the message with that sequence, or with 0 the first; NULL: it is not on

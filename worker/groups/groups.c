@@ -504,12 +504,14 @@ void groups_return(struct groups *g, struct group *lease,
 /* The head runs before the group's turn; the items behind it wait for the turn.
  */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
-                            int64_t row)
+                            int64_t row, bool *leased)
 {
     struct group *group;
 
     quick_lock(&g->mtx);
     group = group_find_locked(g, key, size);
+    if (leased)
+        *leased = group && group->state == GROUP_RUNNING;
     if (group && (group->state != GROUP_BLOCKED || group->head != row))
         group = NULL;
     if (group) {
@@ -667,18 +669,19 @@ static void group_arrived_locked(struct groups *g, struct group *group)
 /* A group without another message leaves the run queue until the item is
  * parked. */
 struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
-                               uint64_t seq,
-                               bool (*letter)(const struct group_item *item))
+                               uint64_t seq)
 {
-    struct group_item *item = NULL;
+    struct group_item *item = NULL, *first;
     struct group *group;
 
     quick_lock(&g->mtx);
     group = group_find_locked(g, key, size);
-    if (group)
-        item = group_items_find(&group->items, seq);
+    for (first = group ? group->items.first : NULL; first && !item;
+         first = first->lower)
+        for (item = first; item && item->seq != seq; item = item->next)
+            continue;
     if (item && item->priority == GROUP_FRONT && g->keep_front &&
-        (group->recheck || letter(item)))
+        (group->recheck || item->letter))
         item = NULL;
     if (item) {
         item_out_locked(g, group, item);
@@ -761,18 +764,6 @@ bool groups_known(struct groups *g, const char *key, size_t size)
     known = group_find_locked(g, key, size) != NULL;
     groups_unlock(g);
     return known;
-}
-
-bool groups_leased(struct groups *g, const char *key, size_t size)
-{
-    struct group *group;
-    bool leased;
-
-    quick_lock(&g->mtx);
-    group = group_find_locked(g, key, size);
-    leased = group && group->state == GROUP_RUNNING;
-    groups_unlock(g);
-    return leased;
 }
 
 int groups_list(struct groups *g, const char *key, size_t size,

@@ -106,18 +106,18 @@ void groups_hold(struct groups *g, struct group *lease);
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item);
 
-/* Lease the group of the head `row`, which is due; NULL if it is not that
- * group's head. */
+/* Lease the group of the head `row`, which is due. Returns NULL if the row is
+ * not that group's head. `*leased` is set to true if another thread has leased
+ * the group, so that its next state is not known yet; `leased` may be NULL. */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
-                            int64_t row);
-/* Return true if anything of the group is here. */
+                            int64_t row, bool *leased);
+/* Return true if the group has a message here, is leased, blocked or held. */
 bool groups_known(struct groups *g, const char *key, size_t size);
-/* Return true if the group is leased, so that its next state is open. */
-bool groups_leased(struct groups *g, const char *key, size_t size);
-/* Hold the group of a message that died without a lease. YES: it is held now.
- * NO: it waits for its head; or it is leased, held, or has an item of
- * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that
- * the store must be asked. -ENOMEM, -ENAMETOOLONG. */
+/* Hold the group of a message that died without a lease. Returns YES if the
+ * group is held now. Returns NO if the group waits for its head; and also if
+ * the group is leased, held, or has an item of GROUP_FRONT: groups_release or
+ * groups_unhold then returns false later, so that its caller searches the store
+ * for letters. Errors are -ENOMEM and -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
 /* Let a held group go on of which no letter was found. Returns false if a
  * letter came since (groups_hold_late): the group stays held and the caller
@@ -150,15 +150,14 @@ void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked);
 /* Undo groups_park_one: the item is neither in its place nor parked. */
 void groups_park_undo(struct groups *g, struct group_item *item);
-/* Take the item with that sequence out of its place, wherever that is in line;
- * those behind it may run meanwhile. The caller has it until groups_park_end
- * gives it back, or groups_park_undo says that it is gone. NULL: it has no
- * place there; or keep_front is set, it is of GROUP_FRONT, and its group may be
- * held without it: it is a letter, as `letter` says with the lock held, or one
- * came meanwhile. */
+/* Take the item with that sequence out of its place; items behind it may run in
+ * the meantime. The item belongs to the caller, who calls groups_park_end to
+ * put it back, or groups_park_undo after its message was settled. Returns NULL
+ * if the group has no such item. With keep_front, returns NULL also for an item
+ * of GROUP_FRONT whose group might have to be held without the item: because
+ * the item is a letter, or because another letter came meanwhile. */
 struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
-                               uint64_t seq,
-                               bool (*letter)(const struct group_item *item));
+                               uint64_t seq);
 
 /* ---- looking ---- */
 

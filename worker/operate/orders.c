@@ -542,7 +542,7 @@ struct key {
 
 static int closing_key_order(const void *a, const void *b)
 {
-    const struct key *x = a, *y = b;
+    const struct closing_key *x = a, *y = b;
     size_t size = x->size < y->size ? x->size : y->size;
     int way = memcmp(x->at, y->at, size);
 
@@ -553,38 +553,30 @@ static int closing_key_order(const void *a, const void *b)
  * whether there are more. */
 static json_t *answer_closing(struct request *r)
 {
-    char key[GROUP_KEY_MAX], text[2 * GROUP_KEY_MAX + 1];
-    int size = r->count == 1 ? hex_parse(r->words[0], key, sizeof key) : 0;
-    struct key after = {key, size > 0 ? (size_t)size : 0}, *keys;
-    json_t *all, *out = NULL;
-    size_t bytes, n = 0, i = 0;
-    char *copies;
+    char text[2 * GROUP_KEY_MAX + 1];
+    struct closing_key after, *keys;
+    int size =
+        r->count == 1 ? hex_parse(r->words[0], after.at, sizeof after.at) : 0;
+    size_t n, i = 0;
+    json_t *all;
 
     if (r->count > 1 || size < 0)
         return orders_refusal(EX_USAGE, "closing: give the key of a group in "
                                         "hexadecimal, or nothing");
-    copies = dispatch_closing(r->orders->flow, &bytes);
-    keys = calloc(bytes / sizeof keys->size + 1, sizeof *keys);
-    if (keys) {
-        all = json_array();
-        /* Each copy is a size, then that many bytes. */
-        for (size_t at = 0; at < bytes; at += keys[n++].size) {
-            memcpy(&keys[n].size, copies + at, sizeof keys->size);
-            at += sizeof keys->size;
-            keys[n].at = copies + at;
-        }
+    after.size = (size_t)size;
+    keys = dispatch_closing(r->orders->flow, &n);
+    if (!keys && n > 0)
+        return orders_refusal(EX_OSERR, "closing: out of memory; try again");
+    if (keys)
         qsort(keys, n, sizeof *keys, closing_key_order);
-        while (i < n && closing_key_order(&keys[i], &after) <= 0)
-            i++;
-        for (; i < n && json_array_size(all) < PAGE; i++)
-            json_array_append_new(
-                all, json_string(hex_print(keys[i].at, keys[i].size, text)));
-        out =
-            json_pack("{s:b, s:o, s:b}", "ok", 1, "groups", all, "more", i < n);
-    }
+    while (i < n && closing_key_order(&keys[i], &after) <= 0)
+        i++;
+    all = json_array();
+    for (; i < n && json_array_size(all) < PAGE; i++)
+        json_array_append_new(
+            all, json_string(hex_print(keys[i].at, keys[i].size, text)));
     free(keys);
-    free(copies);
-    return out;
+    return json_pack("{s:b, s:o, s:b}", "ok", 1, "groups", all, "more", i < n);
 }
 
 /* Close a group, or open it again. */
@@ -675,7 +667,8 @@ json_t *orders_answer(struct orders *orders, char *line,
                               "not a request; give status, pause [DUR], "
                               "resume, set NAME=VALUE..., drain, stop, "
                               "quit, run-now ROW..., cancel ROW..., "
-                              "cancel-running ID..., closing [KEY] or "
+                              "cancel-running ID..., stderr ID..., "
+                              "closing [KEY] or "
                               "group close|open KEY");
     if (r.verb->order && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),

@@ -252,7 +252,6 @@ struct broker_source_setup {
 struct source {
     const struct source_ops *ops;         /* c */
     const struct source_local_ops *local; /* c  NULL: it is no local store */
-    unsigned lanes;                       /* c */
     int poll_fd;        /* c  readable while take may lend; only to be polled */
     unsigned lent_most; /* c  message.index is below this, after any resize */
     uint64_t nonce; /* c  marks the handlers of its messages for all its owners,
@@ -379,14 +378,13 @@ struct source_ops {
  *   groups          the engine's       disk           0, -errno
  *   letters         any                disk           YES, NO, -errno
  *   watch           any                nothing        -
- *   next_seq, queued, waits, differs, unlocked
+ *   pending, queued, differs
  *                   any                nothing        -
  *   steer           a pool thread      disk           0, -errno
  *   hook, hook_end  that of --on-dead  disk           0, -ENOENT, -errno
  *   keep            the engine's       disk           0, -errno
  *
- * After an error nothing has changed. Ownership: unpark lends as take does;
- * hook returns memory that the caller frees. */
+ * After an error nothing has changed. */
 struct source_local_ops {
     /* Settle one message as DONE that is not MESSAGE_STORED: the usual end,
      * without a list. */
@@ -394,6 +392,8 @@ struct source_local_ops {
     /* Prepare the lane's next message, because the lane waits now and takes
      * again soon. */
     void (*warm)(struct source *s, unsigned lane);
+    /* Return true if take is worth a call although poll_fd is not readable. */
+    bool (*pending)(const struct source *s);
 
     /* Find the letter of a message whose header has HEADER_LETTER: enum
      * source_link. The message was just taken, or recovered. May be called
@@ -421,12 +421,10 @@ struct source_local_ops {
                   void *arg);
     /* Return YES if a group has a letter. */
     int (*letters)(struct source *s, struct header_text key);
-    /* Call letters_gone when a letter of a group may be gone, because a group
-     * is held from now on. `soon`: letters failed for a held group, so call it
-     * in any case. */
+    /* Call the event letters_gone when a letter of a group may be gone, because
+     * a group is held from now on. `soon`: call it in a second in any case,
+     * because `letters` failed for a held group. */
     void (*watch)(struct source *s, bool soon);
-    /* Return the seq of the next message. */
-    uint64_t (*next_seq)(const struct source *s);
     /* Return true if the message of that number waits for its turn in take,
      * where later messages may come before it; 0: if any message does. */
     bool (*queued)(const struct source *s, int64_t number);
@@ -437,22 +435,15 @@ struct source_local_ops {
      * On 0 the result of each is durable. */
     int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
                  size_t n, enum steered *out);
-    /* Return the number of messages that --max-waiting bounds: those that this
-     * machine keeps until their time, or behind their group's head. A settle
-     * that returned is counted. */
-    uint64_t (*waits)(const struct source *s);
     /* Return true, with a text, if the origin is unlike what the settings would
      * make. */
     bool (*differs)(const struct source *s, char *text, size_t room);
-    /* Return the bytes of messages in flight that may be swapped out. */
-    size_t (*unlocked)(const struct source *s);
 
     /* Return the first death whose n is greater than `after`; later deaths have
      * greater ones. It stays until hook_end. -ENOENT: none. */
     int (*hook)(struct source *s, int64_t after, struct source_hook *out);
     /* End a death: the command was told, durably on 0, or it failed, and the
-     * death comes after the others: *next is its n from now on; 0: it is gone.
-     */
+     * death comes last: *next is its n from now on; 0: it is gone. */
     int (*hook_end)(struct source *s, int64_t n, bool told, int64_t *next);
 
     /* Ask `place` (enum source_place, or -errno) where each lent message is to

@@ -157,14 +157,14 @@ static const char *broker_machine(void *arg, int64_t row, unsigned n)
     return b->machine[0] ? b->machine : NULL;
 }
 
-static int64_t broker_discard(struct context *ctx, const int64_t *rows,
-                              size_t n)
+static int64_t broker_discard(struct context *ctx,
+                              const struct letter_name *letters, size_t n)
 {
     struct broker *b = ctx->broker;
     int64_t gone = 0;
 
     for (size_t i = 0; i < n; i++) {
-        struct held *h = held_at(b, rows[i]);
+        struct held *h = held_at(b, letters[i].row);
         int err = h ? held_ack(b, h) : 0;
 
         if (err)

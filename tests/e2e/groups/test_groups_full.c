@@ -127,8 +127,8 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
 /* With these bodies a file of 32 slots more fills its last page, too. */
 enum { WHOLE_PAGES = 66 * 32 };
 
-/* all_taken - custody as a worker leaves it that was killed with a message in
- * each slot: these headers, and a number of its own as the body */
+/* Make the custody file of a killed worker with a message in each slot: these
+ * headers, and the number of the message as the body. */
 static void all_taken(const char *q, unsigned slots, const char *headers)
 {
     const char *path = harness_custody(q);
@@ -141,8 +141,8 @@ static void all_taken(const char *q, unsigned slots, const char *headers)
 
     cr_assert_eq(unlink(path), 0);
     cr_assert_eq(custody_open(&c, path, &spec, &p), 0, "%s", p.text);
-    cr_assert_eq(custody_recover(c, NULL, NULL, &p), 0, "%s", p.text);
-    custody_seq_raise(c, 1000); /* the store has smaller ones */
+    cr_assert_eq(custody_recover(c, &p), 0, "%s", p.text);
+    custody_seq_raise(c, 1000); /* numbers in the store are smaller */
     while ((slot = custody_acquire(c)) != NULL) {
         slot_arm(slot, custody_fill(c), custody_seq_next(c));
         slot->priority = 0;

@@ -51,7 +51,7 @@ Test(replay, a_replayed_letter_stays_marked_until_it_is_settled)
     cr_assert_eq(count(q), 3, "it died again: the same letter");
     has(dlq_out("show", q, "1"), "\n  2  ");
     good(dlq("replay", q, "1"));
-    cr_assert_eq(store_delete(s, 1), 0);
+    cr_assert_eq(store_delete(s, 1, NULL), 0);
     cr_assert_eq(count("--replayed", q), 0, "done: gone");
     cr_assert_eq(dlq("show", q, "1").status, 66);
     store_close(&s);
@@ -496,7 +496,7 @@ Test(replay, the_canary_done_the_others_follow)
     usleep(200000); /* that nothing happens cannot be waited for */
     cr_assert_eq(harness_queue_length(q), 0, "a retry is no end");
     cr_assert(harness_running(p));
-    cr_assert_eq(store_delete(s, 1), 0);
+    cr_assert_eq(store_delete(s, 1, NULL), 0);
     store_close(&s);
     cr_assert_eq(harness_wait(p, 10000), 0);
     cr_assert_eq(harness_queue_length(q), 2);

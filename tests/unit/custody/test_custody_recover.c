@@ -8,6 +8,7 @@
 #include "tests/unit/custody/custody_fixture.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sysexits.h>
 
 #include "tests/fixtures/stepper.h"
@@ -503,12 +504,10 @@ static void use_act(void *arg)
 {
     struct custody_spec spec = fixture_spec(4);
     struct custody *c;
-    struct fixture_found f = {.count = 0};
 
     (void)arg;
     if (custody_open(&c, fixture_file, &spec, NULL) < 0 ||
-        custody_recover(c, fixture_collect, &f, NULL) < 0 ||
-        custody_grow(c, 30, NULL) < 0)
+        custody_recover(c, NULL) < 0 || custody_grow(c, 30, NULL) < 0)
         _exit(1);
     custody_close(&c);
 }

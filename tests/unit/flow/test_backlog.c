@@ -20,9 +20,9 @@ TestSuite(backlog, .init = setup, .fini = teardown);
 /* waits - so many, and one look */
 static void waits(unsigned n)
 {
-    while (fake_waits(&fake.source) < n)
+    while (fake_count(&fake.source, COUNT_BACKLOG) < n)
         fake_store("a", UINT64_MAX);
-    for (unsigned i = 0; fake_waits(&fake.source) > n; i++)
+    for (unsigned i = 0; fake_count(&fake.source, COUNT_BACKLOG) > n; i++)
         fake.all[i].at = FAKE_GONE;
     backlog_look(&flow);
 }

@@ -5,6 +5,7 @@
  * first is back from the commit.
  */
 #include "tests/fixtures/store_fixture.h"
+#include "tests/fixtures/mq_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,23 +34,12 @@ static void on_due(struct flow *f)
 
 static void setup(void)
 {
-    const struct custody_spec spec = {
-        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
-    char path[PATH_MAX];
-    struct problem p = {0};
-
-    fixture_init();
-    mq.store = fixture_open();
-    snprintf(path, sizeof path, "%s/custody", fixture_dir);
-    cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0, "%s", p.text);
-    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
-    cr_assert_eq(timers_open(&flow.timers), 0);
-    mq.timers = flow.timers;
-    mq.pool = &flow.pool;
-    mq.events.changed = on_due;
-    mq.source.attention = &flow.gate.attention;
-    cr_assert_eq(source_mq_open(&mq, &p), 0);
-    cr_assert_eq(dispatch_open(&flow, SLOTS), 0);
+    set = (struct settings){
+        .queue = "/q", .group_quantum = 10, .max_parked = ROWS};
+    mq_files("/tmp/mqw-group_dispatch-XXXXXX");
+    mq_custody(64, SLOTS, SLOTS);
+    cr_assert_eq(custody_recover(mq.custody, &problem), 0);
+    mq_parts(0);
 }
 
 static void teardown(void)
@@ -90,8 +80,9 @@ Test(ordered, a_row_that_is_claimed_still_is_taken_when_it_is_not)
     int64_t row = put(STORE_PARKED, 1);
     struct delivery d = {0};
 
-    cr_assert_eq(dispatch_restore(&flow), 0);
-    cr_assert(due_rows_claim(mq.due_rows, row) == 0);
+    cr_assert_eq(
+        flow.source->local->groups(flow.source, dispatch_restore, &flow), 0);
+    cr_assert(due_rows_claim(mq.due_rows, row, CLAIM_LEND) == 0);
     for (unsigned i = 0; i < 3; i++) {
         cr_assert_eq(dispatch_take(&flow, 0, &d), -EAGAIN);
         cr_assert(custody_empty(mq.custody));

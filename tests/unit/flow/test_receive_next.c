@@ -80,7 +80,8 @@ Test(receive_next, groups_due_and_fresh_ones_take_turns)
         fake_store("due", clock_boot_ns());
         fake_group(fake_add("parked", FAKE_PARKED), "g");
     }
-    cr_assert_eq(dispatch_restore(&flow), 0);
+    cr_assert_eq(
+        flow.source->local->groups(flow.source, dispatch_restore, &flow), 0);
     for (unsigned n = 1; n <= 60; n++) {
         struct fake_message *x = taken();
 
@@ -382,7 +383,8 @@ Test(receive_next, what_was_parked_comes_in_order)
 
     for (unsigned i = 0; i < 4; i++)
         x[i] = fake_group(fake_add("parked", FAKE_PARKED), "g");
-    cr_assert_eq(dispatch_restore(&flow), 0);
+    cr_assert_eq(
+        flow.source->local->groups(flow.source, dispatch_restore, &flow), 0);
     for (unsigned i = 0; i < 4; i++) {
         cr_assert_eq(taken(), x[i]);
         flow_end(item, MQW_DONE, "");

@@ -27,10 +27,10 @@ static void setup(void)
     settings_init(&set);
     snprintf(set.queue, sizeof set.queue, "/q");
     set.max_crashes = MAX_CRASHES;
-    mq_files();
+    mq_files("/tmp/mqw-recover-XXXXXX");
 }
 
-TestSuite(recover, .init = setup, .fini = mq_close);
+TestSuite(recover, .init = setup, .fini = mq_parts_close);
 
 /* ran_before - in a process of its own, which is killed with these in flight */
 static void ran_before(const struct left *left, size_t n)
@@ -39,8 +39,8 @@ static void ran_before(const struct left *left, size_t n)
     pid_t pid = fork();
 
     if (pid == 0) {
-        mq_custody();
-        custody_recover(mq.custody, mq_visit_none, NULL, &problem);
+        mq_custody(64, SLOTS, SLOTS);
+        custody_recover(mq.custody, &problem);
         for (size_t i = 0; i < n; i++) {
             struct slot *slot = custody_acquire(mq.custody);
 
@@ -65,8 +65,8 @@ static void ran_before(const struct left *left, size_t n)
 /* Start the next worker; return how recovery ends. */
 static int starts(void)
 {
-    mq_custody();
-    mq_parts();
+    mq_custody(64, SLOTS, SLOTS);
+    mq_parts(0);
     return recovery_run(&flow, &problem);
 }
 
@@ -308,7 +308,7 @@ Test(recover, crashes_add_up_over_starts_until_it_is_dead)
         cr_assert_eq(starts(), 0);
         next_runs(7, i);
         left.crashes = i;
-        mq_close();
+        mq_parts_close();
         setup();
     }
     ran_before(&left, 1);

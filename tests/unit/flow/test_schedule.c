@@ -257,7 +257,7 @@ Test(schedule, it_tells_why_nothing_is_taken)
     flow.gate.cap = CAP;
     for (unsigned i = 0; i < FAKE_LENT; i++)
         fake_store("h", clock_boot_ns());
-    while (fake_room(NULL) > 0)
+    while (fake_count(NULL, COUNT_FREE) > 0)
         cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(schedule_why(&flow), WHY_SLOTS);
     set.max_waiting = 1;

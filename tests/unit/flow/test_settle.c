@@ -27,10 +27,10 @@ static void setup(void)
                             .max_delay_ns = 60 * NS_PER_S,
                             .max_waiting = UINT64_MAX,
                             .backoff = {.count = 1, .step_ns = {DELAY}}};
-    mq_files();
-    mq_custody();
-    cr_assert_eq(custody_recover(mq.custody, mq_visit_none, NULL, &problem), 0);
-    mq_parts();
+    mq_files("/tmp/mqw-settle-XXXXXX");
+    mq_custody(64, SLOTS, SLOTS);
+    cr_assert_eq(custody_recover(mq.custody, &problem), 0);
+    mq_parts(0);
     slot = custody_acquire(mq.custody);
     memcpy(slot->body, "body", 4);
     slot_hold(slot,
@@ -42,15 +42,7 @@ static void setup(void)
     out = (struct outcome){.kind = OUTCOME_VERDICT, .error = "exit 1"};
 }
 
-static void teardown(void)
-{
-    if (tried)
-        mq_close_tried();
-    else
-        mq_close();
-}
-
-TestSuite(settle, .init = setup, .fini = teardown);
+TestSuite(settle, .init = setup, .fini = mq_parts_close);
 
 /* row - what the store has of the message */
 static struct store_row row(void)

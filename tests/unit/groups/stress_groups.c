@@ -269,7 +269,7 @@ static void resume(unsigned k, uint64_t random)
     pthread_mutex_unlock(&retry_mtx);
     if (!due)
         return;
-    lease = groups_resume(groups, key_of(&k), sizeof k, row);
+    lease = groups_resume(groups, key_of(&k), sizeof k, row, NULL);
     if (!lease)
         fail("a head cannot be resumed");
     if (own(lease) != k || coprocess[k].head.seq != (uint64_t)row)

@@ -53,13 +53,13 @@ static void teardown(void)
 
 TestSuite(group_close, .init = setup, .fini = teardown);
 
-/* enter - a message of the group has its turn, and its lease or a refusal */
-static struct delivery enter(uint64_t seq)
+/* A message of that group has its turn, and its lease or a refusal. */
+static struct delivery enter_group(const char *key, uint64_t seq)
 {
     static struct message messages[MOST];
     static unsigned used;
     struct message *m = &messages[used % MOST];
-    struct delivery d = {.message = m, .group = {"g", 1}};
+    struct delivery d = {.message = m, .group = {key, strlen(key)}};
 
     *m = (struct message){.data = (const void *)"g",
                           .size = 1,
@@ -73,22 +73,44 @@ static struct delivery enter(uint64_t seq)
     return d;
 }
 
-static bool refused(uint64_t seq)
+static struct delivery enter(uint64_t seq)
 {
-    struct delivery d = enter(seq);
+    return enter_group("g", seq);
+}
+
+static bool group_refused(const char *key, uint64_t seq)
+{
+    struct delivery d = enter_group(key, seq);
 
     if (d.lease)
         dispatch_done(&flow, d.lease);
     return d.unfit;
 }
 
+static bool refused(uint64_t seq)
+{
+    return group_refused("g", seq);
+}
+
+/* Return the keys of the groups that are still closing, joined. */
+static const char *closing_keys(void)
+{
+    static char text[64];
+    size_t count, n = 0;
+    struct closing_key *keys = dispatch_closing(&flow, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        memcpy(text + n, keys[i].at, keys[i].size);
+        n += keys[i].size;
+    }
+    text[n] = '\0';
+    free(keys);
+    return text;
+}
+
 static bool closing(void)
 {
-    size_t bytes;
-    char *keys = dispatch_closing(&flow, &bytes);
-
-    free(keys);
-    return bytes > 0;
+    return closing_keys()[0] != '\0';
 }
 
 /* closed - one that ran at the close, and some that came until its end */
@@ -179,4 +201,79 @@ Test(group_close, one_whose_end_nobody_saw_is_closed_anew)
     cr_assert(refused(110));
     cr_assert(refused(125));
     cr_assert(closing());
+}
+
+Test(group_close, a_group_that_is_closed_again_refuses_in_both_times)
+{
+    struct delivery d;
+
+    closed();
+    next = 120;
+    d = enter(115);
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 0), 0);
+    next = 130;
+    cr_assert(closing());
+    cr_assert(refused(105));
+    cr_assert(refused(125));
+    dispatch_done(&flow, d.lease);
+    cr_assert_not(closing());
+    cr_assert(refused(105));
+    cr_assert_not(refused(115));
+    cr_assert(refused(125));
+    cr_assert_not(refused(130));
+    cr_assert_eq(dispatch_reopen(&flow, "g", 1), 0);
+    cr_assert_not(refused(105));
+    cr_assert_not(refused(125));
+    cr_assert_not(dispatch_closes(&flow));
+}
+
+Test(group_close, only_the_group_of_that_key_is_closed_or_opened)
+{
+    cr_assert_str_eq(closing_keys(), "");
+    cr_assert_eq(dispatch_shut(&flow, "b", 1, 5), 0);
+    cr_assert_eq(dispatch_shut(&flow, "a", 1, 5), 0);
+    cr_assert_eq(dispatch_shut(&flow, "bb", 2, 5), 0);
+    cr_assert_str_eq(closing_keys(), "bbab");
+    cr_assert_not(group_refused("b", 99));
+    cr_assert(group_refused("b", 100));
+    cr_assert(group_refused("b", UINT64_MAX));
+    cr_assert_not(group_refused("bbb", 100));
+    cr_assert_eq(dispatch_reopen(&flow, "b", 1), 0);
+    cr_assert_str_eq(closing_keys(), "bba");
+    cr_assert_not(group_refused("b", 100));
+    cr_assert(group_refused("a", 100));
+    cr_assert(group_refused("bb", 100));
+}
+
+/* A list of many closes, of which half have ended, against a table. */
+Test(group_close, many_are_told_apart)
+{
+    enum { MANY = 500 };
+    char key[16];
+
+    for (unsigned i = 0; i < MANY; i++) {
+        size_t size = (size_t)sprintf(key, "k%u", i * 7919 % MANY);
+
+        next = 100 + i;
+        cr_assert_eq(dispatch_shut(&flow, key, size, i % 2 ? 5 : 7), 0);
+    }
+    lent_to = 5;
+    for (unsigned i = 0; i < MANY; i++) {
+        sprintf(key, "k%u", i * 7919 % MANY);
+        next = 1000 + i;
+        cr_assert_not(group_refused(key, 99 + i));
+        cr_assert(group_refused(key, 100 + i), "and half of them end");
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        sprintf(key, "k%u", i * 7919 % MANY);
+        cr_assert_not(group_refused(key, 99 + i));
+        cr_assert(group_refused(key, 999 + i));
+        cr_assert_eq(group_refused(key, 1000 + i), !(i % 2));
+    }
+    spooled = false;
+    for (unsigned i = 0; i < MANY; i++) {
+        sprintf(key, "k%u", i * 7919 % MANY);
+        (void)group_refused(key, 1000 + i);
+    }
+    cr_assert_not(dispatch_closes(&flow));
 }

@@ -178,7 +178,7 @@ Test(groups, what_has_nothing_before_it_passes_and_nothing_else_does)
     cr_assert_eq(pass("a", &none), -EAGAIN, "its head waits");
     cr_assert_eq(pass("b", &b), 0, "who is blocked has no turn");
     groups_release(groups, b);
-    a = groups_resume(groups, "a", 1, 17);
+    a = groups_resume(groups, "a", 1, 17, NULL);
     groups_release(groups, a);
     cr_assert_eq(groups_count(groups), 0, "nothing is left of any");
     cr_assert_eq(groups_pass(groups, (char[GROUP_KEY_MAX + 1]){"long"},
@@ -204,7 +204,7 @@ Test(groups, what_was_peeked_and_not_taken_stays)
     a = lease("a");
     groups_block(groups, a, 7);
     cr_assert_eq(groups_parkable(groups), 2);
-    a = groups_resume(groups, "a", 1, 7);
+    a = groups_resume(groups, "a", 1, 7, NULL);
     groups_hold(groups, a);
     cr_assert_eq(groups_parkable(groups), 2);
     groups_unhold(groups, "a", 1);
@@ -298,7 +298,7 @@ Test(groups, a_resumed_group_does_not_bring_a_quantum_along)
     groups_block(groups, a, 7);
     put("a", 2, 0);
     put("b", 3, 0);
-    a = groups_resume(groups, "a", 1, 7);
+    a = groups_resume(groups, "a", 1, 7, NULL);
     groups_release(groups, a);
     DELIVERS(3, 2);
 }
@@ -318,16 +318,16 @@ Test(groups, a_blocked_head_holds_up_its_group_and_no_other)
     put("b", 4, 0);
     cr_assert_eq(groups_parkable(groups), 2);
     DELIVERS(4);
-    cr_assert_null(groups_resume(groups, "a", 1, 42));
-    cr_assert_null(groups_resume(groups, "x", 1, 41));
-    a = groups_resume(groups, "a", 1, 41);
+    cr_assert_null(groups_resume(groups, "a", 1, 42, NULL));
+    cr_assert_null(groups_resume(groups, "x", 1, 41, NULL));
+    a = groups_resume(groups, "a", 1, 41, NULL);
     cr_assert_not_null(a);
-    cr_assert_null(groups_resume(groups, "a", 1, 41));
+    cr_assert_null(groups_resume(groups, "a", 1, 41, NULL));
     lease(NULL);
     cr_assert_eq(groups_parkable(groups), 0);
     groups_block(groups, a, 41); /* it failed again */
     lease(NULL);
-    a = groups_resume(groups, "a", 1, 41);
+    a = groups_resume(groups, "a", 1, 41, NULL);
     groups_release(groups, a);
     DELIVERS(2, 3);
 }
@@ -341,7 +341,7 @@ Test(groups, a_blocked_group_with_nothing_behind_it_stays)
     take(a);
     groups_block(groups, a, 5);
     cr_assert_eq(groups_count(groups), 1);
-    a = groups_resume(groups, "a", 1, 5);
+    a = groups_resume(groups, "a", 1, 5, NULL);
     groups_release(groups, a);
     cr_assert_eq(groups_count(groups), 0);
 }
@@ -355,10 +355,10 @@ Test(groups, a_resumed_head_that_was_not_delivered_is_first)
     a = lease("a");
     take(a);
     groups_block(groups, a, 5);
-    a = groups_resume(groups, "a", 1, 5);
+    a = groups_resume(groups, "a", 1, 5, NULL);
     groups_return(groups, a, &item[1]);
     sound();
-    cr_assert_null(groups_resume(groups, "a", 1, 5));
+    cr_assert_null(groups_resume(groups, "a", 1, 5, NULL));
     DELIVERS(1, 2);
 }
 
@@ -501,7 +501,7 @@ Test(groups, what_the_store_knows_is_restored)
     groups_release(groups, at);
     cr_assert_eq(groups_parked(groups), 7);
     lease(NULL);
-    at = groups_resume(groups, "b", 1, 77);
+    at = groups_resume(groups, "b", 1, 77, NULL);
     cr_assert_eq(groups_parked_of(at), 3);
     groups_unpark(groups, at);
     groups_release(groups, at);
@@ -556,7 +556,7 @@ Test(groups, one_is_known_as_long_as_anything_of_it_is_here)
     cr_assert(groups_known(groups, "a", 1), "it is leased");
     groups_block(groups, a, 9);
     cr_assert(groups_known(groups, "a", 1), "its head waits");
-    a = groups_resume(groups, "a", 1, 9);
+    a = groups_resume(groups, "a", 1, 9, NULL);
     cr_assert(groups_release(groups, a));
     cr_assert_not(groups_known(groups, "a", 1));
 }
@@ -646,7 +646,7 @@ static void bring(unsigned state)
         groups_hold(groups, running);
     if (state == PARKING) {
         cr_assert_eq(groups_park_begin(groups, &away, 1), 1);
-        running = groups_resume(groups, "a", 1, 9);
+        running = groups_resume(groups, "a", 1, 9, NULL);
         groups_release(groups, running);
     }
     sound();
@@ -655,7 +655,7 @@ static void bring(unsigned state)
 /* leave - whatever was done, all of the group goes */
 static void leave(unsigned state)
 {
-    struct group *at = groups_resume(groups, "a", 1, 9);
+    struct group *at = groups_resume(groups, "a", 1, 9, NULL);
 
     if (at)
         groups_release(groups, at);
@@ -727,7 +727,7 @@ static void call_lease(unsigned state)
 
 static void call_resume(unsigned state)
 {
-    struct group *at = groups_resume(groups, "a", 1, 9);
+    struct group *at = groups_resume(groups, "a", 1, 9, NULL);
 
     cr_assert_eq(at != NULL, state == BLOCKED);
     if (at)
@@ -802,8 +802,12 @@ static void call_known(unsigned state)
 
 static void call_leased(unsigned state)
 {
-    cr_assert_eq(groups_leased(groups, "a", 1), state == RUNNING);
-    cr_assert_not(groups_leased(groups, "b", 1));
+    bool leased;
+
+    cr_assert_null(groups_resume(groups, "a", 1, -1, &leased));
+    cr_assert_eq(leased, state == RUNNING);
+    cr_assert_null(groups_resume(groups, "b", 1, -1, &leased));
+    cr_assert_not(leased);
 }
 
 static void call_restore(unsigned state)
@@ -811,7 +815,7 @@ static void call_restore(unsigned state)
     cr_assert_eq(groups_restore(groups, "a", 1, 1, 9, false),
                  state == NONE ? 0 : -EEXIST);
     if (state == NONE) {
-        running = groups_resume(groups, "a", 1, 9);
+        running = groups_resume(groups, "a", 1, 9, NULL);
         groups_unpark(groups, running);
         groups_block(groups, running, 9);
     }

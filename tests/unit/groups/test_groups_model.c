@@ -410,7 +410,7 @@ static void op_resume(void)
     if (!l)
         return;
     key = key_of(k, &size);
-    group = groups_resume(groups, key, size, row);
+    group = groups_resume(groups, key, size, row, NULL);
     leased(l, group, right ? k : KEYS);
     if (right)
         model[k].used = quantum;
@@ -616,10 +616,12 @@ static void check_list(unsigned k)
     size_t size, n = count_of(k);
     const char *key = key_of(k, &size);
     int err = groups_list(groups, key, size, listed, &list);
+    bool leased;
 
     expect(err == (model[k].state == NONE ? -ENOENT : 0));
     expect(list.n == n || (model[k].state == RUNNING && list.n + 1 == n));
-    expect(groups_leased(groups, key, size) == (model[k].state == RUNNING));
+    expect(!groups_resume(groups, key, size, -1, &leased));
+    expect(leased == (model[k].state == RUNNING));
 }
 
 /* check_held - the keys of the held groups, each once */

@@ -127,7 +127,7 @@ static void step(char event, char how, bool held)
         if (held)
             groups_unhold(groups, "a", 1);
         else
-            resumed = groups_resume(groups, "a", 1, HEAD);
+            resumed = groups_resume(groups, "a", 1, HEAD, NULL);
         break;
     case 'T':
         finish(how);
@@ -168,7 +168,7 @@ static void end(void)
 {
     batch_end(&batch[0]);
     batch_end(&batch[1]);
-    resumed = groups_resume(groups, "a", 1, HEAD);
+    resumed = groups_resume(groups, "a", 1, HEAD, NULL);
     finish('d');
     groups_unhold(groups, "a", 1);
     while (serve())
@@ -254,7 +254,7 @@ Test(groups_park, only_what_is_behind_a_blocked_head_is_taken)
     groups_park_end(groups, items, 2, false);
     cr_assert_eq(groups_parkable(groups), 2);
     DELIVERS(11, 12, 13);
-    a = groups_resume(groups, "a", 1, HEAD);
+    a = groups_resume(groups, "a", 1, HEAD, NULL);
     groups_release(groups, a);
     DELIVERS(2, 3);
 }
@@ -278,7 +278,7 @@ Test(groups_park, items_leave_in_the_order_of_their_delivery)
         cr_assert_eq(items[i], &item[order[i]]);
     groups_park_end(groups, items, 4, true);
     cr_assert_eq(groups_parked(groups), 4);
-    a = groups_resume(groups, "a", 1, HEAD);
+    a = groups_resume(groups, "a", 1, HEAD, NULL);
     groups_unpark(groups, a);
     groups_release(groups, a);
 }
@@ -306,7 +306,7 @@ Test(groups_park, what_goes_first_stays_where_it_is_if_told_so)
     cr_assert_eq(items[1], &item[5]);
     cr_assert_eq(groups_parkable(groups), 0);
     groups_park_end(groups, items, 2, false);
-    a = groups_resume(groups, "a", 1, HEAD);
+    a = groups_resume(groups, "a", 1, HEAD, NULL);
     groups_release(groups, a);
     DELIVERS(2, 4, 3, 5);
 }
@@ -329,16 +329,12 @@ Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
 
 static bool letters = true; /* all of GROUP_FRONT are */
 
-static bool is_letter(const struct group_item *one)
-{
-    cr_assert_eq(one->priority, GROUP_FRONT);
-    return letters;
-}
-
 /* pull - the item, out of its place; NULL: it has none */
 static struct group_item *pull(const char *key, uint64_t seq)
 {
-    return groups_pull(groups, key, strlen(key), seq, is_letter);
+    for (size_t i = 0; i < sizeof item / sizeof *item; i++)
+        item[i].letter = letters && item[i].priority == GROUP_FRONT;
+    return groups_pull(groups, key, strlen(key), seq);
 }
 
 Test(groups_park, one_is_taken_out_of_any_place)
@@ -398,7 +394,7 @@ Test(groups_park, what_runs_or_is_parked_now_is_not_taken_out)
     groups_park_undo(groups, &item[2]);
     groups_park_undo(groups, &item[3]);
     sound();
-    groups_release(groups, groups_resume(groups, "a", 1, HEAD));
+    groups_release(groups, groups_resume(groups, "a", 1, HEAD, NULL));
     cr_assert_eq(groups_count(groups), 0);
 }
 
@@ -455,7 +451,7 @@ Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)
     take(a);
     groups_block(groups, a, HEAD);
     cr_assert_eq(groups_park_begin(groups, &first, 1), 1);
-    a = groups_resume(groups, "a", 1, HEAD);
+    a = groups_resume(groups, "a", 1, HEAD, NULL);
     groups_release(groups, a);
     cr_assert_eq(groups_parkable(groups), 0);
     cr_assert_eq(groups_park_begin(groups, &other, 1), 0);
@@ -479,7 +475,7 @@ Test(groups_park, what_is_sent_again_and_cannot_be_parked_runs_in_a_held_group)
     groups_block(groups, a, HEAD);
     put("a", 2, GROUP_FRONT);
     cr_assert_eq(groups_park_begin(groups, &first, 1), 1);
-    a = groups_resume(groups, "a", 1, HEAD);
+    a = groups_resume(groups, "a", 1, HEAD, NULL);
     groups_hold(groups, a);
     cr_assert_eq(groups_held(groups), 1);
     groups_park_end(groups, &first, 1, false);

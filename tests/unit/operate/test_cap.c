@@ -20,7 +20,7 @@ static void setup(void)
     cap_open(CAP, MOST, FIXTURE_ROOM, on_over);
 }
 
-TestSuite(cap, .init = setup, .fini = cap_close);
+TestSuite(cap, .init = setup, .fini = mq_parts_close);
 
 /* job_over - as the loop would: wait for the timer that the job starts */
 static void job_over(void)

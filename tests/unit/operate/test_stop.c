@@ -1,5 +1,6 @@
 /* test_stop.c - the ladder of a stop, in virtual time: grace, SIGTERM, then
  * SIGKILL */
+#include "tests/fixtures/flow_parts.h"
 #include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>

@@ -269,7 +269,8 @@ Test(due_rows, row_in_flight_is_not_handed_out_again_until_it_landed)
 
     cr_assert_eq(taken(), row);
     none_is_due();
-    cr_assert(due_rows_claim(due_rows, row) != 0, "it is in flight");
+    cr_assert(due_rows_claim(due_rows, row, CLAIM_LEND) != 0,
+              "it is in flight");
     due_rows_release(due_rows, row);
     due_rows_expect(due_rows, 0); /* it was stored again, due at once */
     while (dues == 0)
@@ -302,8 +303,8 @@ Test(due_rows, row_of_a_held_slot_is_not_handed_out)
     int64_t held = waiting(9 * NS_PER_S), other = waiting(NS_PER_S);
 
     cr_assert_not(due_rows_is_claimed(held, due_rows));
-    cr_assert(due_rows_claim(due_rows, held) == 0);
-    cr_assert(due_rows_claim(due_rows, held) != 0);
+    cr_assert(due_rows_claim(due_rows, held, CLAIM_LEND) == 0);
+    cr_assert(due_rows_claim(due_rows, held, CLAIM_LEND) != 0);
     cr_assert(due_rows_is_claimed(held, due_rows));
     cr_assert_eq(taken(), other);
     cr_assert(due_rows_is_claimed(other, due_rows));
@@ -311,22 +312,23 @@ Test(due_rows, row_of_a_held_slot_is_not_handed_out)
     due_rows_release(due_rows, held);
     cr_assert_not(due_rows_is_claimed(held, due_rows));
     due_rows_release(due_rows, held); /* twice does no harm */
-    cr_assert(due_rows_claim(due_rows, held) == 0);
+    cr_assert(due_rows_claim(due_rows, held, CLAIM_LEND) == 0);
 }
 
 Test(due_rows, a_letter_that_is_moved_is_told_from_one_in_flight)
 {
     int64_t moved = waiting(9 * NS_PER_S), held = waiting(8 * NS_PER_S);
 
-    cr_assert(due_rows_move(due_rows, moved));
-    cr_assert(due_rows_claim(due_rows, held) == 0);
-    cr_assert_eq(due_rows_claim(due_rows, moved), -EXDEV);
-    cr_assert_eq(due_rows_claim(due_rows, held), -EALREADY);
-    cr_assert_not(due_rows_move(due_rows, held));
-    cr_assert_eq(due_rows_claim(due_rows, held), -EALREADY, "it was not moved");
+    cr_assert_eq(due_rows_claim(due_rows, moved, CLAIM_MOVE), 0);
+    cr_assert(due_rows_claim(due_rows, held, CLAIM_LEND) == 0);
+    cr_assert_eq(due_rows_claim(due_rows, moved, CLAIM_LEND), -EXDEV);
+    cr_assert_eq(due_rows_claim(due_rows, held, CLAIM_LEND), -EALREADY);
+    cr_assert_neq(due_rows_claim(due_rows, held, CLAIM_MOVE), 0);
+    cr_assert_eq(due_rows_claim(due_rows, held, CLAIM_LEND), -EALREADY,
+                 "it was not moved");
     due_rows_release(due_rows, moved);
-    cr_assert(due_rows_claim(due_rows, moved) == 0);
-    cr_assert_eq(due_rows_claim(due_rows, moved), -EALREADY);
+    cr_assert(due_rows_claim(due_rows, moved, CLAIM_LEND) == 0);
+    cr_assert_eq(due_rows_claim(due_rows, moved, CLAIM_LEND), -EALREADY);
 }
 
 Test(due_rows, row_that_waits_in_the_batch_cannot_be_flown_by_another)
@@ -334,7 +336,7 @@ Test(due_rows, row_that_waits_in_the_batch_cannot_be_flown_by_another)
     int64_t a = waiting(9 * NS_PER_S), b = waiting(NS_PER_S);
 
     cr_assert_eq(taken(), a);
-    cr_assert(due_rows_claim(due_rows, b) != 0);
+    cr_assert(due_rows_claim(due_rows, b, CLAIM_LEND) != 0);
     cr_assert_eq(taken(), b);
 }
 
@@ -360,7 +362,7 @@ Test(due_rows, no_more_fly_than_there_is_room_for)
     none_is_due();
     cr_assert(source_due(&source), "there is more");
     due_rows_release(due_rows, last);
-    store_delete(store, last);
+    store_delete(store, last, NULL);
     cr_assert_eq(taken(), row[FLYING]);
 }
 
@@ -418,7 +420,7 @@ Test(due_rows, random_lives_lose_no_row_and_repeat_none)
             *l = (struct life){.row = waiting(0), .state = LIFE_WAITS};
             due_rows_expect(due_rows, 0);
         } else if (l->state == LIFE_FLIES && random() % 2) {
-            cr_assert_eq(store_delete(store, l->row), 0);
+            cr_assert_eq(store_delete(store, l->row, NULL), 0);
             due_rows_release(due_rows, l->row);
             l->state = LIFE_NONE;
             flying--;

@@ -20,11 +20,6 @@ static struct pool *no_pool;
 static struct source_death death;
 static unsigned deaths;
 
-static void visit(struct slot *slot, void *arg)
-{
-    (void)slot, (void)arg;
-}
-
 static void changed(struct flow *flow)
 {
     (void)flow;
@@ -50,7 +45,7 @@ static void setup(void)
     mq.store = fixture_open();
     cr_assert_eq(store_clock_follow(mq.store), 0);
     cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0);
-    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
+    cr_assert_eq(custody_recover(mq.custody, &p), 0);
     cr_assert_eq(timers_open(&mq.timers), 0);
     mq.set = &set;
     mq.source.attention = &attention;
@@ -194,7 +189,7 @@ Test(source_mq, a_letter_that_is_gone_meanwhile_was_discarded)
 
     st.m = take_due(0);
     st.group = st.m->group;
-    cr_assert_eq(store_delete(mq.store, row), 0);
+    cr_assert_eq(store_delete(mq.store, row, NULL), 0);
     cr_assert_eq(s->ops->settle(s, &st, 1), 0);
     cr_assert_eq(st.kind, SETTLE_DISCARD);
     cr_assert(custody_empty(mq.custody));
@@ -409,7 +404,7 @@ static void *park_again(void *arg)
 {
     (void)arg;
     for (uint64_t seq = 1; seq <= 500; seq++)
-        (void)store_delete(mq.store, put(STORE_PARKED, seq, 0));
+        (void)store_delete(mq.store, put(STORE_PARKED, seq, 0), NULL);
     atomic_store(&parks_over, true);
     return NULL;
 }

@@ -265,12 +265,6 @@ static void stopped(struct runtimedir *r, const char *name, bool orderly)
     runtimedir_close(r, &dir, orderly);
 }
 
-static void passed_by(struct slot *slot, void *arg)
-{
-    (void)slot;
-    (void)arg;
-}
-
 /* custody_put - a custody file with a message, or without */
 static void custody_put(const char *folder, bool busy)
 {
@@ -284,7 +278,7 @@ static void custody_put(const char *folder, bool busy)
     snprintf(path, sizeof path, "%s/custody", folder);
     (void)unlink(path);
     cr_assert_eq(custody_open(&c, path, &spec, &p), 0, "%s", p.text);
-    cr_assert_eq(custody_recover(c, passed_by, NULL, &p), 0, "%s", p.text);
+    cr_assert_eq(custody_recover(c, &p), 0, "%s", p.text);
     if (busy) {
         slot = custody_acquire(c);
         slot_arm(slot, custody_fill(c), custody_seq_next(c));

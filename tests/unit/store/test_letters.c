@@ -282,7 +282,7 @@ Test(letters, letters_that_die_again_are_not_visited_again)
 
 static int discard_it(const struct letter *l, void *arg)
 {
-    cr_assert(letters_discard(*(struct store **)arg, &l->m.row, 1) == 1);
+    cr_assert(fixture_discard(*(struct store **)arg, &l->m.row, 1) == 1);
     return 0;
 }
 

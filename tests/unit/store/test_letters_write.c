@@ -40,6 +40,65 @@ Test(letters_write, the_history_comes_oldest_first)
     store_close(&s);
 }
 
+/* usage_see - visit: keep what the attempt used */
+static int usage_see(unsigned n, const struct store_attempt *a, void *arg)
+{
+    ((struct usage *)arg)[n] = a->usage;
+    return 0;
+}
+
+/* An older version made the file, whose number is the same. It has it open
+ * while the new one adds what its table lacks. */
+Test(letters_write, a_store_without_the_usage_of_attempts_gets_it)
+{
+    struct store_row m = fixture_row(STORE_DEAD, "x"), gone = m;
+    struct usage is[5], used = {.cpu_ns = 12345000, .peak_bytes = 1 << 20};
+    struct store_attempt old = {.error = "exit 1"}, new = old;
+    struct store *s = fixture_open(), *other;
+
+    new.usage = used;
+    cr_assert(store_put(s, &m, &new, &m.row) == 0);
+    store_close(&s);
+    /* SQLite before 3.35 cannot drop a column. */
+    fixture_sql("CREATE TABLE older ("
+                " row INTEGER NOT NULL"
+                " REFERENCES messages (row) ON DELETE CASCADE,"
+                " n INTEGER NOT NULL, started_ns INTEGER NOT NULL,"
+                " duration_ns INTEGER NOT NULL, error TEXT,"
+                " stderr BLOB NOT NULL, said INTEGER NOT NULL DEFAULT 0,"
+                " PRIMARY KEY (row, n)) WITHOUT ROWID");
+    fixture_sql("INSERT INTO older SELECT row, n, started_ns, duration_ns,"
+                " error, stderr, said FROM attempts");
+    fixture_sql("DROP TABLE attempts");
+    fixture_sql("ALTER TABLE older RENAME TO attempts");
+    s = fixture_open();
+    other = fixture_open();
+    cr_assert(letters_history(other, m.row, usage_see, is) == 0);
+    cr_assert(is[1].cpu_ns == 0 && is[1].peak_bytes == 0);
+    gone.row = 99;
+    cr_assert(store_put(s, &gone, &new, NULL) == -ENOENT);
+    fixture_sql("CREATE TRIGGER half BEFORE INSERT ON attempts"
+                " BEGIN SELECT RAISE(ABORT, 'no'); END");
+    cr_assert(store_put(s, &m, &new, NULL) < 0);
+    fixture_sql("DROP TRIGGER half");
+    cr_assert(fixture_sql("SELECT count(*) FROM pragma_table_info('attempts')"
+                          " WHERE name = 'cpu_ns'") == 0,
+              "a write that fails changes nothing");
+    cr_assert(store_put(s, &m, &new, NULL) == 0);
+    cr_assert(store_put(s, &m, &old, NULL) == 0);
+    cr_assert(fixture_sql("INSERT INTO attempts (row, n, started_ns,"
+                          " duration_ns, error, stderr, said)"
+                          " VALUES (1, 4, 1, 1, NULL, x'', 0)") == -1);
+    cr_assert(letters_history(other, m.row, usage_see, is) == 0);
+    cr_assert(is[1].cpu_ns == 0 && is[3].cpu_ns == 0 && is[4].cpu_ns == 0);
+    cr_assert(is[2].cpu_ns == used.cpu_ns &&
+              is[2].peak_bytes == used.peak_bytes);
+    cr_assert(fixture_sql("SELECT count(*) FROM attempts WHERE cpu_ns IS NULL"
+                          " AND peak_bytes IS NULL") == 3);
+    store_close(&other);
+    store_close(&s);
+}
+
 static int check_tail(unsigned n, const struct store_attempt *a, void *arg)
 {
     (void)n, (void)arg;
@@ -68,6 +127,9 @@ static struct letter_mark marked(struct store *s, int64_t row, uint64_t died_ns)
 {
     static uint64_t now = 1000;
     struct letter_mark m = {.row = row, .died_ns = died_ns, .marked_ns = now++};
+    struct store_row is;
+    if (store_get(s, row, &is, NULL, 0, NULL) == 0)
+        m.id = is.id;
     cr_assert(store_token_make(s, &m.token) == 0);
     return m;
 }
@@ -125,6 +187,45 @@ Test(letters_write, a_mark_is_seen_with_its_token_and_whether_it_was_sent)
     store_close(&s);
 }
 
+Test(letters_write, an_edit_changes_body_and_mark_together)
+{
+    struct store *s = six();
+    struct letter_edit e = {
+        .id = {{1, 2}}, .data = "MQW/1\n\nnew", .size = 10, .header_size = 7};
+    struct letter_mark mark = marked(s, 1, 100), stale = mark;
+    char text[16];
+    struct store_row m;
+    cr_assert(store_get(s, 1, &m, text, sizeof text, NULL) == 0);
+    const struct ulid old = m.id;
+    mark.edit = stale.edit = &e;
+    stale.died_ns++;
+    cr_assert(letters_mark_replayed(s, &stale, NULL) == -ENOENT,
+              "it died again");
+    cr_assert(!replay_of(s, 1).known);
+    cr_assert(letters_mark_replayed(s, &mark, NULL) == 0);
+    cr_assert(store_get(s, 1, &m, text, sizeof text, NULL) == 0);
+    cr_assert(m.state == STORE_REPLAYED && m.size == 10 && m.header_size == 7);
+    cr_assert(memcmp(text, "MQW/1\n\nnew", 10) == 0);
+    cr_assert(memcmp(&m.id, &e.id, sizeof m.id) == 0);
+    cr_assert(m.died_ns == 100 && m.reason == REASON_EXHAUSTED);
+    struct letter_replay r = replay_of(s, 1);
+    cr_assert(r.here && !r.sent);
+    cr_assert(memcmp(&r.token, &mark.token, sizeof r.token) == 0);
+    cr_assert(letters_mark_replayed(s, &mark, NULL) == -EALREADY);
+    cr_assert(store_delete(s, 1, &old) == 0);
+    cr_assert(replay_of(s, 1).known, "the end of the old message keeps it");
+    fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
+    mark.token.bytes[15]++;
+    cr_assert(letters_mark_replayed(s, &mark, NULL) == -EALREADY,
+              "another edit came first");
+    mark.id = e.id;
+    cr_assert(letters_mark_replayed(s, &mark, NULL) == 0,
+              "what was sent before is lost");
+    cr_assert(store_delete(s, 1, &e.id) == 0);
+    cr_assert(store_get(s, 1, &m, text, sizeof text, NULL) == -ENOENT);
+    store_close(&s);
+}
+
 Test(letters_write, sent_once_more_it_keeps_its_token)
 {
     struct store *s = six();
@@ -143,6 +244,58 @@ Test(letters_write, sent_once_more_it_keeps_its_token)
               "another replay began meanwhile");
     cr_assert(letters_unmark(s, &wrong) == -ENOENT);
     cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
+    store_close(&s);
+}
+
+Test(letters_write, a_replay_that_failed_is_listed_alone_until_it_ends)
+{
+    struct letter_filter retries = {.replayed = true, .retries = true};
+    struct letter_filter other = retries;
+    struct store *s = six();
+    struct letter_mark m = marked(s, 2, 200);
+    struct store_row row = letter(0, REASON_NONE, "exit 7", "b", "beta");
+    struct seen seen;
+
+    cr_assert(list(s, retries, false).n == 0);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    cr_assert(list(s, retries, false).n == 0, "it is on its way");
+    row.row = 2;
+    row.state = STORE_WAITING;
+    fixture_put(s, &row);
+    seen = list(s, retries, false);
+    cr_assert(seen.n == 1 && seen.rows[0] == 2);
+    other.error_like = "exit 8";
+    cr_assert(list(s, other, false).n == 0);
+    cr_assert(letters_get(s, 2, see, &seen) == -ENOENT, "it is no letter");
+    row.state = STORE_DEAD;
+    row.died_ns = 700;
+    fixture_put(s, &row);
+    cr_assert(list(s, retries, false).n == 0);
+    store_close(&s);
+}
+
+Test(letters_write, a_sent_letter_is_removed_if_it_is_the_one_that_was_read)
+{
+    struct store *s = six();
+    struct letter_edit e = {.id = {{1, 2}}, .data = "new", .size = 3};
+    struct letter_mark read = marked(s, 1, 100), edit = read, other;
+    other = read;
+    other.died_ns++;
+    cr_assert(letters_remove_sent(s, &other) == -ENOENT, "it died again");
+    other = marked(s, 7, 100);
+    cr_assert(letters_remove_sent(s, &other) == -ENOENT, "it waits");
+    edit.edit = &e;
+    cr_assert(letters_mark_replayed(s, &edit, NULL) == 0);
+    cr_assert(letters_remove_sent(s, &read) == -ENOENT);
+    cr_assert(letters_unmark(s, &edit) == 0);
+    cr_assert(letters_remove_sent(s, &read) == -ENOENT, "another body");
+    cr_assert(letters_mark_replayed(s, &read, NULL) == -ENOENT);
+    read = marked(s, 1, 100);
+    cr_assert(letters_mark_replayed(s, &read, NULL) == 0);
+    cr_assert(letters_remove_sent(s, &read) == -ENOENT, "it is on its way");
+    fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
+    cr_assert(letters_remove_sent(s, &read) == 0, "sent in another boot");
+    cr_assert(letters_remove_sent(s, &read) == -ENOENT);
     store_close(&s);
 }
 
@@ -170,9 +323,12 @@ Test(letters_write, a_discard_takes_letters_only)
 {
     static const int64_t rows[] = {1, 1, 5, 7, 8, 99};
     struct store *s = six();
-    cr_assert(letters_discard(s, rows, 6) == 2);
-    cr_assert(letters_discard(s, rows, 6) == 0);
-    cr_assert(letters_discard(s, NULL, 0) == 0);
+    cr_assert(fixture_discard(s, rows, 6) == 2);
+    cr_assert(fixture_discard(s, rows, 6) == 0);
+    cr_assert(fixture_discard(s, NULL, 0) == 0);
+    /* Letter 2 was edited after its id was read. */
+    struct letter_name other = {.row = 2, .id = {{1}}};
+    cr_assert(letters_discard(s, &other, 1) == 0);
     cr_assert(store_count(s, STORE_WAITING) == 1);
     cr_assert(store_count(s, STORE_PARKED) == 1);
     cr_assert(store_count(s, STORE_DEAD) == 4);
@@ -196,7 +352,7 @@ Test(letters_write, a_large_discard_gives_its_room_back)
     cr_assert(letters_import(s, letters, N, NULL) == 0);
     fixture_sql("PRAGMA wal_checkpoint");
     stat(fixture_db, &before);
-    cr_assert(letters_discard(s, rows, N - 1) == N - 1);
+    cr_assert(fixture_discard(s, rows, N - 1) == N - 1);
     cr_assert(letters_shrink(s) == 0);
     store_close(&s);
     stat(fixture_db, &after);
@@ -303,7 +459,7 @@ Test(letters_write, two_programs_see_each_others_writes)
     struct store *worker = six(), *tool = fixture_open();
     int64_t row = 2;
     struct store_row m;
-    cr_assert(letters_discard(tool, &row, 1) == 1);
+    cr_assert(fixture_discard(tool, &row, 1) == 1);
     cr_assert(store_get(worker, row, &m, NULL, 0, NULL) == -ENOENT);
     m = letter(700, REASON_EXPIRED, NULL, NULL, "new");
     fixture_put(worker, &m);

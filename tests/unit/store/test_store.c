@@ -336,7 +336,7 @@ static struct store *large_made(void)
         m.row = 0;
         int64_t row = fixture_put(s, &m);
         if (i % 4 == 0)
-            cr_assert_eq(store_delete(s, row), 0);
+            cr_assert_eq(store_delete(s, row, NULL), 0);
     }
     return s;
 }

@@ -39,7 +39,7 @@ Test(store_behind, each_commit_has_the_next_number_and_the_store_has_it)
     cr_assert_eq(store_commits(s), 0);
     int64_t row = fixture_put(s, &m);
     cr_assert(atomic_load(&last) == 1 && store_commits(s) == 1);
-    cr_assert_eq(store_delete(s, row), 0);
+    cr_assert_eq(store_delete(s, row, NULL), 0);
     cr_assert(atomic_load(&last) == 2 && store_commits(s) == 2);
     store_close(&s);
     s = claimed();

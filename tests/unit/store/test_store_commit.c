@@ -358,7 +358,7 @@ static int fill_up(struct store *s, int full)
 {
     static char body[8192];
     struct store_row m = fixture_row(STORE_DEAD, "");
-    int64_t waits = store_waits(s);
+    int64_t waits = rows_waiting(s);
     m.data = body;
     m.size = sizeof body;
     int n = 0, err;
@@ -368,7 +368,7 @@ static int fill_up(struct store *s, int full)
     m.state = STORE_WAITING;
     cr_assert(store_put(s, &m, NULL, NULL) == full);
     cr_assert(store_put_all(s, &m, 1) == full);
-    cr_assert(store_waits(s) == waits, "what failed does not wait");
+    cr_assert(rows_waiting(s) == waits, "what failed does not wait");
     return n;
 }
 
@@ -379,7 +379,7 @@ static void usable_again(struct store *s, int64_t n)
     cr_assert(store_count(s, STORE_DEAD) == n);
     int64_t row = fixture_put(s, &m);
     cr_assert(row > n);
-    cr_assert(store_delete(s, row) == 0);
+    cr_assert(store_delete(s, row, NULL) == 0);
     cr_assert(store_count(s, STORE_DEAD) == n);
     store_close(&s);
     cr_assert(fixture_sql("SELECT count(*) FROM messages") == n);
@@ -448,13 +448,13 @@ Test(commit, a_full_disk_does_not_stop_what_fits_into_the_files)
     for (int i = 0; i < 50; i++)
         rows[i] = fixture_put(s, &m);
     for (int i = 0; i < 50; i++)
-        cr_assert(store_delete(s, rows[i]) == 0);
+        cr_assert(store_delete(s, rows[i], NULL) == 0);
     fixture_sql("PRAGMA wal_checkpoint");
     snprintf(filler, sizeof filler, "%s/filler", fixture_dir);
     filler_write(filler);
     for (int i = 0; i < 1000; i++) {
         int64_t row = fixture_put(s, &m);
-        cr_assert(store_delete(s, row) == 0);
+        cr_assert(store_delete(s, row, NULL) == 0);
     }
     store_close(&s);
     umount(fixture_dir);

@@ -19,7 +19,8 @@ static int64_t dead(uint64_t died_ns)
 /* sent - the token of a replay of it that begins now */
 static struct ulid sent(int64_t row, uint64_t died_ns)
 {
-    struct letter_mark m = {.row = row, .died_ns = died_ns, .marked_ns = 1};
+    struct letter_mark m = {
+        .row = row, .died_ns = died_ns, .id = id, .marked_ns = 1};
     cr_assert(store_token_make(s, &m.token) == 0);
     cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
     return m.token;
@@ -98,10 +99,30 @@ Test(store_replay, what_failed_died_again_or_is_gone_is_over)
     struct ulid second = sent(row, 101);
     cr_assert_eq(is(row, id, token), REPLAY_OVER, "of the replay before");
     cr_assert_eq(is(row, id, second), REPLAY_OPEN);
-    cr_assert(store_delete(s, row) == 0);
+    cr_assert(store_delete(s, row, NULL) == 0);
     cr_assert_eq(is(row, id, token), REPLAY_OVER);
     cr_assert_eq(is(row, id, second), REPLAY_OVER);
     cr_assert_eq(fixture_sql("SELECT count(*) FROM replays"), 0);
+    store_close(&s);
+}
+
+Test(store_replay, an_edited_letter_has_another_id_and_its_copies_are_over)
+{
+    struct ulid new_id = {{7}}, second;
+    s = fixture_open();
+    int64_t row = dead(100);
+    struct ulid first = sent(row, 100);
+    becomes(row, STORE_DEAD, 101);
+    struct letter_edit e = {.id = new_id, .data = "new", .size = 3};
+    struct letter_mark m = {.row = row, .died_ns = 101, .id = id, .edit = &e};
+    cr_assert(store_token_make(s, &m.token) == 0);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    second = m.token;
+    cr_assert_eq(is(row, new_id, second), REPLAY_OPEN);
+    cr_assert_eq(is(row, id, second), REPLAY_NONE);
+    cr_assert_eq(is(row, id, first), REPLAY_OVER);
+    cr_assert(letters_unmark(s, &m) == 0);
+    cr_assert_eq(is(row, id, first), REPLAY_OVER, "it died again since");
     store_close(&s);
 }
 
@@ -130,7 +151,7 @@ Test(store_replay, what_another_store_sent_is_not_over)
     cr_assert(unlink(fixture_db) == 0);
     s = fixture_open(); /* it was removed, say */
     for (int i = 0; i < 5; i++)
-        cr_assert(store_delete(s, dead(1)) == 0);
+        cr_assert(store_delete(s, dead(1), NULL) == 0);
     cr_assert_eq(is(3, of, token), REPLAY_NONE);
     cr_assert(store_token_make(s, &token) == 0);
     cr_assert_eq(is(3, of, token), REPLAY_OVER);

@@ -131,7 +131,7 @@ Test(store_spool, a_delayed_one_is_a_row_of_the_messages)
     in[1].later = &later;
     cr_assert(store_spool_change(s, &c) == 0);
     cr_assert_str_eq(order(s), "0:a");
-    cr_assert(store_spooled(s) == 1 && store_waits(s) == 1);
+    cr_assert(store_waits(s).spooled == 1 && rows_waiting(s) == 1);
     cr_assert(store_find_seq(s, 2, &row) == 0);
     cr_assert(store_get(s, row, &out, data, sizeof data, NULL) == 0);
     cr_assert(out.state == STORE_WAITING && out.due_ns == 5000);
@@ -139,7 +139,7 @@ Test(store_spool, a_delayed_one_is_a_row_of_the_messages)
     in[0] = spooled(0, 3, "c");
     cr_assert(store_spool_change(s, &c) == 0, "a kill came before FREE");
     cr_assert_str_eq(order(s), "0:a 0:c");
-    cr_assert(store_spooled(s) == 2 && store_waits(s) == 1);
+    cr_assert(store_waits(s).spooled == 2 && rows_waiting(s) == 1);
     store_close(&s);
 }
 
@@ -223,13 +223,13 @@ Test(store_spool, one_commit_brings_in_and_takes_out)
     struct store *s = fixture_open();
     begin(s);
     cr_assert(put_in(s, a, 2) == 0);
-    cr_assert(store_spooled(s) == 2);
+    cr_assert(store_waits(s).spooled == 2);
     cr_assert(
         store_spool_change(
             s, &(struct store_spool_change){
                    .in = &c, .in_count = 1, .out = out, .out_count = 2}) == 0);
     cr_assert_str_eq(order(s), "0:b 0:c");
-    cr_assert(store_spooled(s) == 2 && store_spool_count(s) == 2);
+    cr_assert(store_waits(s).spooled == 2 && store_spool_count(s) == 2);
     cr_assert(store_spool_find(s, a[0].key, NULL) == -ENOENT);
     cr_assert(store_spool_find(s, c.key, NULL) == 0);
     store_close(&s);
@@ -260,7 +260,7 @@ Test(store_spool, a_row_comes_in_with_its_key_or_not_at_all)
         cr_assert(in[round].taken == (round > 0) && in[round + 1].taken);
         cr_assert(in[round + 1].first.bytes[0] == 1);
         cr_assert_str_eq(order(s), "0:k");
-        cr_assert(store_spooled(s) == 1 && store_spool_count(s) == 1);
+        cr_assert(store_waits(s).spooled == 1 && store_spool_count(s) == 1);
     }
     store_close(&s);
 }
@@ -335,7 +335,7 @@ Test(store_spool, a_change_that_fails_changes_nothing)
                                                   .out = (int64_t[]){99},
                                                   .out_count = 1}) == -EEXIST);
     cr_assert_str_eq(order(s), "0:a");
-    cr_assert(store_spooled(s) == 1 && store_spool_count(s) == 1);
+    cr_assert(store_waits(s).spooled == 1 && store_spool_count(s) == 1);
     store_close(&s);
 }
 
@@ -355,10 +355,10 @@ Test(store_spool, a_delayed_one_of_a_change_that_fails_waits_nowhere)
     begin(s);
     cr_assert(put_in(s, &a, 1) == 0);
     cr_assert(store_spool_change(s, &c) == -EEXIST);
-    cr_assert(store_waits(s) == 0 && store_count(s, STORE_WAITING) == 0);
+    cr_assert(rows_waiting(s) == 0 && store_count(s, STORE_WAITING) == 0);
     in[1] = spooled(0, 3, "c");
     cr_assert(store_spool_change(s, &c) == 0);
-    cr_assert(store_waits(s) == 1 && store_count(s, STORE_WAITING) == 1);
+    cr_assert(rows_waiting(s) == 1 && store_count(s, STORE_WAITING) == 1);
     store_close(&s);
 }
 
@@ -403,7 +403,7 @@ Test(store_spool, a_row_that_is_written_leaves_the_spool_in_the_same_commit)
     both[1].spool = a[2].key;
     cr_assert(store_put_all(s, both, 2) == 0);
     cr_assert_str_eq(order(s), "");
-    cr_assert(store_spooled(s) == 0 && store_waits(s) == 2);
+    cr_assert(store_waits(s).spooled == 0 && rows_waiting(s) == 2);
     store_close(&s);
 }
 
@@ -418,7 +418,7 @@ Test(store_spool, the_next_worker_finds_number_and_highest_sequence)
     s = fixture_open();
     struct store_spool_left left = begin(s);
     cr_assert(left.seq == 70 && left.doubt == 0);
-    cr_assert(store_spooled(s) == 3);
+    cr_assert(store_waits(s).spooled == 3);
     store_close(&s);
 }
 
@@ -507,7 +507,7 @@ Test(store_spool, it_is_as_a_list_of_numbers)
     }
     for (int i = 0; i < MOST; i++)
         want += there[i];
-    cr_assert(n == want && store_spooled(s) == n);
+    cr_assert(n == want && store_waits(s).spooled == n);
     cr_assert(fixture_sql("SELECT count(*) FROM spool") == n);
     store_close(&s);
 }

@@ -234,7 +234,7 @@ Test(waiting, one_row)
 
     cr_assert_eq(waiting_get(s, parked, &f, one_is, &state), 0);
     cr_assert_eq(state, WAITING_HELD);
-    cr_assert_eq(letters_discard(s, &letter, 1), 1);
+    cr_assert_eq(fixture_discard(s, &letter, 1), 1);
     cr_assert_eq(waiting_get(s, parked, &f, one_is, &state), 0);
     cr_assert_eq(state, WAITING_PARKED);
     cr_assert_eq(waiting_get(s, letter, &f, one_is, &state), -ENOENT);

@@ -175,7 +175,7 @@ static int letter_post(struct dead_letters *d, const struct store_row *m)
 static int sent_forget(struct dead_letters *d)
 {
     char id[ULID_TEXT];
-    int err = store_delete(d->q->store, d->sent);
+    int err = store_delete(d->q->store, d->sent, &d->sent_id);
 
     if (err)
         return err;
@@ -191,11 +191,12 @@ static int sent_forget(struct dead_letters *d)
  * where it is settled.
  * Crash before the send: the letter is in the store. Between send and delete:
  * it is in both, and the next worker sends it again. After the delete: it is in
- * the queue. */
+ * the queue. If mqdlq edit has changed the letter after it was read here, the
+ * edited message stays in the store. */
 static int letter_move(struct dead_letters *d, int64_t row, uint64_t *died_ns)
 {
     struct source_mq *q = d->q;
-    bool ours = due_rows_move(q->due_rows, row);
+    bool ours = due_rows_claim(q->due_rows, row, CLAIM_MOVE) == 0;
     char id[ULID_TEXT];
     struct store_row m;
     int err = store_get(q->store, row, &m, d->data, d->room, NULL);
@@ -293,7 +294,7 @@ static int replay_take(struct source_mq *q, struct lent *l,
                        const struct header *h, enum store_replay *is)
 {
     int64_t row = (int64_t)h->letter;
-    int err = due_rows_claim(q->due_rows, row);
+    int err = due_rows_claim(q->due_rows, row, CLAIM_LEND);
 
     if (err == -EALREADY) { /* in a slot, or a retry that is due */
         *is = REPLAY_OVER;

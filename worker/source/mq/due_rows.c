@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/basics.h"
 #include "common/base/clock.h"
 
 #define BATCH 64
@@ -183,60 +181,32 @@ int due_rows_any(struct due_rows *r)
     return err ? err : due ? YES : NO;
 }
 
-static int claim_locked(struct due_rows *r, int64_t row)
+int due_rows_claim(struct due_rows *r, int64_t row, enum due_claim why)
 {
+    size_t at;
+    int err = 0;
+
+    pthread_mutex_lock(&r->mtx);
+    at = r->at;
+    while (at < r->count && r->batch[at] != row)
+        at++;
     if (r->moving == row)
-        return -EXDEV;
-    if (claimed_locked(row, r))
-        return -EALREADY;
-    for (size_t i = r->at; i < r->count; i++)
-        if (r->batch[i] == row)
-            return -EALREADY;
-    if (r->claim_count == r->claim_max)
-        return -ENOMEM;
-    r->claims[r->claim_count++] = (struct claim){.row = row};
-    return 0;
-}
-
-int due_rows_claim(struct due_rows *r, int64_t row)
-{
-    int err;
-
-    pthread_mutex_lock(&r->mtx);
-    err = claim_locked(r, row);
-    pthread_mutex_unlock(&r->mtx);
-    return err;
-}
-
-bool due_rows_seize(struct due_rows *r, int64_t row)
-{
-    size_t kept;
-    bool ok;
-
-    pthread_mutex_lock(&r->mtx);
-    kept = r->at;
-    ok = !claimed_locked(row, r) && r->claim_count < r->claim_max;
-    if (ok) {
-        for (size_t i = r->at; i < r->count; i++)
-            if (r->batch[i] != row) /* drop the row from the batch */
-                r->batch[kept++] = r->batch[i];
-        r->count = kept;
-        r->claims[r->claim_count++] = (struct claim){.row = row};
+        err = -EXDEV;
+    else if (claim_find(r, row) || (at < r->count && why != CLAIM_STEER))
+        err = -EALREADY;
+    else if (r->claim_count == r->claim_max)
+        err = -ENOMEM;
+    if (!err && at < r->count) { /* drop the row from the batch */
+        r->count--;
+        memmove(&r->batch[at], &r->batch[at + 1],
+                (r->count - at) * sizeof *r->batch);
     }
-    pthread_mutex_unlock(&r->mtx);
-    return ok;
-}
-
-bool due_rows_move(struct due_rows *r, int64_t row)
-{
-    bool ok;
-
-    pthread_mutex_lock(&r->mtx);
-    ok = claim_locked(r, row) == 0;
-    if (ok)
+    if (!err)
+        r->claims[r->claim_count++] = (struct claim){.row = row};
+    if (!err && why == CLAIM_MOVE)
         r->moving = row;
     pthread_mutex_unlock(&r->mtx);
-    return ok;
+    return err;
 }
 
 bool due_rows_is_claimed(int64_t row, void *due_rows)

@@ -14,7 +14,6 @@
 #ifndef WORKER_SOURCE_MQ_DUE_ROWS_H
 #define WORKER_SOURCE_MQ_DUE_ROWS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,17 +38,17 @@ void due_rows_close(struct due_rows **due_rows);
 int due_rows_any(struct due_rows *r);
 /* Take the next row that is due. */
 int due_rows_take(struct due_rows *r, int64_t *row);
-/* Mark a row as in flight that due_rows_take did not hand out: the row of a
- * slot found at the start, a parked row or a replayed letter. -EALREADY: it is
- * in flight or about to be handed out; -EXDEV: it is being moved to another
- * queue; -ENOMEM: there are too many claims. */
-int due_rows_claim(struct due_rows *r, int64_t row);
-/* Mark a row as in flight, even if it is about to be handed out. Returns true
- * if it was not in flight. */
-bool due_rows_seize(struct due_rows *r, int64_t row);
-/* Claim a letter to move it to the dead-letter queue, one at a time. Returns
- * true if it was not in flight. */
-bool due_rows_move(struct due_rows *r, int64_t row);
+/* Purpose of a claim. */
+enum due_claim {
+    CLAIM_LEND, /* a slot found at the start, a parked row, a replayed letter */
+    CLAIM_STEER, /* an operator cancels the row, even if it is about to be
+                  * handed out */
+    CLAIM_MOVE,  /* a letter moves to the dead-letter queue, one at a time */
+};
+/* Mark a row as in flight that due_rows_take did not hand out. -EALREADY: it is
+ * in flight or about to be handed out; -EXDEV: it is being moved; -ENOMEM:
+ * there are too many claims. */
+int due_rows_claim(struct due_rows *r, int64_t row, enum due_claim why);
 /* Return true if the row is in flight. `due_rows` is the struct; the order of
  * the parameters is that of the store's callbacks. */
 bool due_rows_is_claimed(int64_t row, void *due_rows);

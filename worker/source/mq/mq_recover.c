@@ -41,13 +41,6 @@ enum left {
                      * taken again */
 };
 
-static void left_collect(struct slot *slot, void *arg)
-{
-    struct source_mq *q = arg;
-
-    q->left[q->left_count++] = slot;
-}
-
 int mq_runs(struct source *s,
             void (*visit)(void *arg, const struct source_run *run), void *arg,
             struct problem *p)
@@ -58,8 +51,11 @@ int mq_runs(struct source *s,
     q->left = calloc(custody_slots(q->custody), sizeof(struct slot *));
     if (!q->left)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = custody_recover(q->custody, left_collect, q, p);
-    for (size_t i = 0; i < q->left_count && !err; i++) {
+    err = custody_recover(q->custody, p);
+    if (err)
+        return err;
+    q->left_count = custody_busy(q->custody, q->left);
+    for (size_t i = 0; i < q->left_count; i++) {
         const struct slot *slot = q->left[i];
 
         if (slot_word(slot).state == SLOT_RUNNING)
@@ -69,7 +65,7 @@ int mq_runs(struct source *s,
                            .start = slot->handler_start,
                            .group = atomic_load(&slot->handler_pgid)});
     }
-    return err;
+    return 0;
 }
 
 /* Find out what the message of a slot is. A run of a waiting or parked row:
@@ -206,7 +202,7 @@ int mq_recover(struct source *s,
             slot_mark(q->left[i], SLOT_BESIDE);
     for (size_t i = 0; i < q->left_count; i++)
         if (q->left[i]->row)
-            (void)due_rows_claim(q->due_rows, q->left[i]->row);
+            (void)due_rows_claim(q->due_rows, q->left[i]->row, CLAIM_LEND);
     for (size_t i = 0; i < q->left_count && !err; i++)
         err = recover_one(q, q->left[i], visit, arg);
     damaged = custody_damaged(q->custody, &copy);

@@ -24,7 +24,6 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "common/store/waiting.h"
 #include "worker/source/mq/spool.h"
@@ -215,9 +214,9 @@ static int mq_take_due(struct source *s, unsigned lane, struct message **out)
 
 /* Returns -EINPROGRESS while the thread that wrote the row has not returned
  * from the commit, because the row is still claimed. That thread releases the
- * claim before it reports the parked row to the group. So a group that is
- * returned now either waits for the report (PARKING), or finds the claim
- * released. */
+ * claim before it reports the parked row to the group. So a group whose lease
+ * ends now either waits for the report (PARKING), or finds the claim released
+ * when it is leased again. */
 static int mq_unpark(struct source *s, unsigned lane, struct header_text key,
                      bool low, const struct message *before,
                      struct message **out)
@@ -239,10 +238,10 @@ static int mq_unpark(struct source *s, unsigned lane, struct header_text key,
     }
     l = mq_lane_get(q, lane);
     err = l ? row_restore(q, p.row, STORE_PARKED, l) : -EINPROGRESS;
-    if (err == -ENOENT) /* it was there a moment ago: look again */
+    if (err == -ENOENT) /* the row was just there: try again */
         err = -EINPROGRESS;
-    if (!err && due_rows_claim(q->due_rows, p.row) != 0) {
-        slot_retire(l->slot); /* it is in the store as before */
+    if (!err && due_rows_claim(q->due_rows, p.row, CLAIM_LEND) != 0) {
+        slot_retire(l->slot); /* the row stays in the store */
         err = -EINPROGRESS;
     }
     return err ? err : mq_lend(q, lane, out);
@@ -268,8 +267,9 @@ static int mq_claim(struct source *s, const struct message *m,
 
 /* ---- verdicts ---- */
 
-/* Fill the row that the store is to have of a message after its verdict. */
-static void settle_row(struct store_row *row, const struct settle *st)
+/* Fill the row that the store gets for a message with its verdict. */
+static void settle_row(struct store_row *row, const struct settle *st,
+                       const struct settings *set)
 {
     static const enum store_state states[] = {
         [SETTLE_RETRY] = STORE_WAITING,
@@ -287,6 +287,7 @@ static void settle_row(struct store_row *row, const struct settle *st)
     row->died_ns = st->died_ns;
     row->reason = st->reason;
     row->error = st->error;
+    row->hook = set->on_dead != NULL;
     if (st->reason == REASON_GROUP_CLOSED)
         row->flags |= STORE_LET_GO;
 }
@@ -304,7 +305,7 @@ static void settled_unclaim(struct source_mq *q, const struct settle *st,
 }
 
 /* Settle a message that needs a commit or an end in the spool, not only a
- * change of its slot. Not inline, for the reason given at settle_all.
+ * change of its slot. Not inline, so that the usual path has a small frame.
  * A replayed letter that went through the spool has two rows. Crash after the
  * first was deleted: recovery frees the slot, because the letter is gone, and
  * the spool's row is dropped as a second copy of the letter. If the second step
@@ -316,9 +317,10 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     const struct attempt *a = st->attempt;
     struct lent *l = lent_of(st->m);
     int64_t row = l->slot->row;
-    /* Nothing is written for a row that was not delivered, nor for a row of the
-     * spool that recovery returns: both wait where they were. A message from
-     * the queue is written, and waits in the store from now on.
+    /* A RETURN writes no row for a message that has one already: a row that was
+     * not delivered, and a row of the spool that recovery returns, wait where
+     * they were. A message from the queue gets a row, and waits in the store
+     * from now on.
      * Crash: the slot is HELD, or FREE, and the row waits in the store. */
     bool as_before = st->kind == SETTLE_RETURN &&
                      (row || (l->spooled && !atomic_load(&q->started)));
@@ -327,7 +329,7 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     int err = as_before ? 0 : source_mq_writable(q);
 
     if (!err && st->kind <= SETTLE_DISCARD) {
-        err = store_delete(q->store, row);
+        err = store_delete(q->store, row, st->m->id);
         if (!err && l->spooled)
             err = spool_end(q->spool, l);
     } else if (!err && !as_before) {
@@ -339,8 +341,9 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
                 .stderr_tail = a->stderr_tail,
                 .stderr_size = a->stderr_size,
                 .said = a->said,
+                .usage = a->usage,
             };
-        settle_row(&put, st);
+        settle_row(&put, st, q->set);
         err = store_put(q->store, &put, a ? &attempt : NULL, &put.row);
         st->letter = put.row;
         /* -ENOENT: the row was a replayed letter that an operator has
@@ -364,9 +367,9 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
 }
 
 /* Settle several messages in one commit, which also frees their slots.
- * Crash before it: each message is HELD in its slot. After it, before the slot
- * is FREE: recovery finds the row by the receive sequence (or the row in the
- * slot) and frees the slot.
+ * Crash before the commit: each message is HELD in its slot. Crash after the
+ * commit, before a slot is FREE: recovery finds the row by the receive sequence
+ * (or by the row number in the slot) and frees the slot.
  * Not inline, so that the usual path has a small frame. */
 __attribute__((noinline)) static int settle_all(struct source_mq *q,
                                                 struct settle *list, size_t n)
@@ -375,7 +378,7 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
     int err;
 
     for (size_t i = 0; i < n; i++)
-        settle_row(&rows[i], &list[i]);
+        settle_row(&rows[i], &list[i], q->set);
     err = source_mq_writable(q);
     if (!err)
         err = store_put_all(q->store, rows, n);
@@ -445,64 +448,47 @@ static int mq_done(struct source *s, struct message *m, unsigned lane)
 
 /* ---- what the source has ---- */
 
-static bool mq_pending(const struct source *s)
-{
-    const struct source_mq *q = source_mq_of(s);
-    const struct spool *sp = q->spool;
-
-    return atomic_load_explicit(&q->name_gone, memory_order_relaxed) ||
-           (sp && spool_ready(sp));
-}
-
-static unsigned mq_room(const struct source *s)
-{
-    return custody_free_slots(source_mq_of(s)->custody);
-}
-
-static long mq_fresh(const struct source *s)
-{
-    const struct source_mq *q = source_mq_of(s);
-    const struct spool *sp = q->spool;
-    long fresh = queue_length(q->queue);
-
-    return sp && fresh >= 0 ? fresh + (long)spool_waits(sp) : fresh;
-}
-
-static uint64_t mq_next_seq(const struct source *s)
-{
-    return custody_seq_next(source_mq_of(s)->custody);
-}
-
-static uint64_t mq_waits(const struct source *s)
-{
-    int64_t n = store_waits(source_mq_of(s)->store);
-
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 static int mq_is_due(struct source *s)
 {
     return due_rows_any(source_mq_of(s)->due_rows);
 }
 
-/* store_waiting and its like read counters that were filled once at the start,
- * because counting a million rows takes a while. */
+/* The store counts its waiting rows as they change, because counting a million
+ * rows takes a while. */
 static int64_t mq_count(struct source *s, enum source_count what)
 {
     struct source_mq *q = source_mq_of(s);
+    const struct store_waits waits = store_waits(q->store);
     const struct spool *sp = atomic_load(&q->spool);
+    int64_t n = 0;
 
     switch (what) {
     case COUNT_WAITING:
-        return store_waiting(q->store);
+        return waits.waiting > 0 ? waits.waiting : 0;
     case COUNT_PARKED:
-        return store_parked(q->store);
-    case COUNT_SPOOLED:
-        return sp ? (int64_t)spool_waits(sp) : 0;
+        return waits.parked;
     case COUNT_DEAD:
-    default:
         return store_count(q->store, STORE_DEAD);
+    case COUNT_SLOTS:
+        return custody_slots(q->custody);
+    case COUNT_FREE:
+        return custody_free_slots(q->custody);
+    case COUNT_FRESH:
+        n = queue_length(q->queue);
+        if (n < 0)
+            return n;
+        __attribute__((fallthrough));
+    case COUNT_SPOOLED:
+        return sp ? n + (int64_t)spool_waits(sp) : n;
+    case COUNT_BACKLOG:
+        n = waits.waiting + waits.parked;
+        return n < 0 ? 0 : n;
+    case COUNT_NEXT_SEQ:
+        return (int64_t)custody_seq_next(q->custody);
+    case COUNT_UNLOCKED:
+        return (int64_t)custody_bytes_unlocked(q->custody);
     }
+    return -EINVAL;
 }
 
 static bool mq_differs(const struct source *s, char *text, size_t room)
@@ -512,11 +498,6 @@ static bool mq_differs(const struct source *s, char *text, size_t room)
 
     settings_attr(q->set, &want);
     return queue_differs(q->queue, &want, text, room);
-}
-
-static size_t mq_unlocked(const struct source *s)
-{
-    return custody_bytes_unlocked(source_mq_of(s)->custody);
 }
 
 /* ---- how many may be lent, and the start ---- */
@@ -695,14 +676,14 @@ static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 /* ---- operators ---- */
 
 /* Cancel rows, or make them due now, in one commit. A row to be cancelled is
- * claimed first, so that no thread loads it into a slot before it has its mark;
- * a row that is already in a slot is left alone. Crash before the commit: all
- * rows wait as before, because the claims were in memory. After it: the rows
- * have the mark, and the next start finds it when it takes them.
- * A row that is to run now needs no claim. While the row is in flight, its due
- * time has passed anyway. If it was settled as a retry in the meantime, that
- * retry becomes due, although the row may still be listed as in flight
- * (due_rows_sooner). */
+ * claimed first, so that no thread loads the row into a slot before the row has
+ * its mark; a row that is already in a slot is skipped.
+ * Crash before the commit: all rows wait as before, because the claims were in
+ * memory. Crash after the commit: the rows have the mark, and the next start
+ * finds it when it takes them. A row that is to run now needs no claim. While
+ * the row is in flight, its due time has passed anyway. If it was settled as a
+ * retry in the meantime, that retry becomes due, although the row may still be
+ * listed as in flight (due_rows_sooner). */
 static int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
                     size_t n, enum steered *out)
 {
@@ -718,7 +699,8 @@ static int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
     int err = source_mq_writable(q);
 
     for (size_t i = 0; i < n && order.cancel; i++)
-        skip[i] = numbers[i] < 0 || !due_rows_seize(q->due_rows, numbers[i]);
+        skip[i] = numbers[i] < 0 ||
+                  due_rows_claim(q->due_rows, numbers[i], CLAIM_STEER) != 0;
     if (sp)
         spool_seize(sp, numbers, n, skip);
     if (!err)
@@ -758,18 +740,16 @@ static const struct source_ops mq_ops = {
 static const struct source_local_ops mq_local_ops = {
     .done = mq_done,
     .warm = mq_warm,
+    .pending = mq_pending,
     .link = mq_link,
     .claim = mq_claim,
     .unpark = mq_unpark,
     .groups = mq_groups,
     .letters = mq_letters,
     .watch = mq_watch,
-    .next_seq = mq_next_seq,
     .queued = mq_queued,
     .steer = mq_steer,
-    .waits = mq_waits,
     .differs = mq_differs,
-    .unlocked = mq_unlocked,
     .hook = mq_hook,
     .hook_end = mq_hook_end,
     .keep = mq_keep,

@@ -12,8 +12,6 @@
 #ifndef WORKER_SOURCE_MQ_SOURCE_MQ_H
 #define WORKER_SOURCE_MQ_SOURCE_MQ_H
 
-#include <pthread.h>
-
 #include "common/base/problem.h"
 #include "common/custody/custody.h"
 #include "common/mq/queue.h"
@@ -113,6 +111,7 @@ int mq_groups(struct source *s,
 int mq_letters(struct source *s, struct header_text key);
 void mq_watch(struct source *s, bool soon);
 /* In spool.c: */
+bool mq_pending(const struct source *s);
 bool mq_queued(const struct source *s, int64_t number);
 /* In mq_recover.c: */
 int mq_runs(struct source *s,

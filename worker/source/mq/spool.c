@@ -53,7 +53,6 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "common/base/problem.h"
 #include "common/base/quick_lock.h"
 #include "common/custody/ends.h"
 #include "common/message/header.h"
@@ -421,18 +420,20 @@ static int large_bury(struct spool *sp)
 }
 
 /* Write the ends of messages to the store and, if `waiting`, the messages that
- * wait in memory, all in one commit. Only the spool's thread, or spool_stop
- * after it, passes `waiting`, because the results in `rows` are read without
- * the lock.
- * Crash before a duplicate is settled: it is HELD, asks for its key again, and
- * gets the same answer. Crash before a message that waits for its time is
- * reported: the next start finds its row. */
+ * wait in memory, all in one commit. The spool's thread passes `waiting`, and
+ * so does spool_stop after that thread has ended; no other thread may, because
+ * the results in `rows` are read without the lock. Any thread that settles a
+ * message may call it without `waiting`, if the file of ends is full.
+ * Crash before a duplicate is settled: its slot is HELD, the next start claims
+ * its key again, and gets the same answer. Crash before a message that waits
+ * for its time is reported: the next start finds its row. */
 static int spool_write(struct spool *sp, bool waiting)
 {
     int64_t ends[ENDS_BATCH];
     struct store_spool_change c = {
         .in = sp->rows, .out = ends, .durable = rows_written, .arg = sp};
-    uint64_t room = sp->q->set->max_waiting / 2, waits;
+    uint64_t room = sp->q->set->max_waiting / 2, used;
+    struct store_waits waits;
     int large = waiting ? large_bury(sp) : 0, err;
     bool any_later = false;
 
@@ -454,14 +455,16 @@ static int spool_write(struct spool *sp, bool waiting)
         qsort(sp->writing, c.in_count, sizeof *sp->writing, receipt_compare);
     }
     /* Use only half of --max-waiting for delayed messages. The other half is
-     * for work items, which take no more messages at that number. */
-    waits = (uint64_t)store_waits(sp->q->store);
-    room -= waits < room ? waits : room;
+     * for the verdicts of work items, which stop taking messages when
+     * --max-waiting is reached. */
+    waits = store_waits(sp->q->store);
+    used = (uint64_t)(waits.waiting + waits.parked);
+    room -= used < room ? used : room;
     for (size_t i = 0; i < c.in_count; i++) {
         spool_row_fill(sp, i, room > 0);
         room -= sp->rows[i].later != NULL;
     }
-    err = atomic_load(&sp->q->store_gone) ? -EBADFD : 0;
+    err = source_mq_writable(sp->q);
     if (!err && c.in_count + c.out_count > 0)
         err = store_spool_change(sp->q->store, &c);
     if (!err)
@@ -731,10 +734,14 @@ int spool_end(struct spool *sp, struct lent *l)
     return 0;
 }
 
-bool spool_ready(const struct spool *sp)
+bool mq_pending(const struct source *s)
 {
-    return !atomic_load(&sp->stalled) &&
-           (atomic_load(&sp->left) > 0 || atomic_load(&sp->waits) > 0);
+    const struct source_mq *q = source_mq_of(s);
+    const struct spool *sp = q->spool;
+
+    return atomic_load_explicit(&q->name_gone, memory_order_relaxed) ||
+           (sp && !atomic_load(&sp->stalled) &&
+            (atomic_load(&sp->left) > 0 || atomic_load(&sp->waits) > 0));
 }
 
 /* ---- from off to on ---- */
@@ -1072,7 +1079,8 @@ static int ends_write(struct spool *sp)
     return err;
 }
 
-/* Rows of messages that ended are deleted first, or they would run again. */
+/* Rows of messages that ended are deleted before other rows can be taken;
+ * otherwise those messages would run again. */
 int spool_recovered(struct spool *sp, struct problem *p)
 {
     int err;
@@ -1087,8 +1095,8 @@ int spool_recovered(struct spool *sp, struct problem *p)
                            sp->q->set->queue, errno_text(-err),
                            disk_advice(err));
     /* Recovery has returned or written each message that has a row, unless the
-     * write failed. Such a message is still in its slot, and its row would run
-     * as well. */
+     * write failed. A message whose write failed is still in its slot, and its
+     * row would run as well. */
     for (unsigned i = 0; i < custody_slots(sp->q->custody); i++)
         if (sp->q->lents[i].spooled)
             return problem_set(
@@ -1097,7 +1105,7 @@ int spool_recovered(struct spool *sp, struct problem *p)
                 "handler died must go there; nothing was lost, free some space "
                 "and start again",
                 sp->q->set->queue);
-    atomic_store(&sp->left, store_spooled(sp->q->store));
+    atomic_store(&sp->left, store_waits(sp->q->store).spooled);
     return 0;
 }
 

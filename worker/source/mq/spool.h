@@ -56,12 +56,9 @@ int spool_end(struct spool *sp, struct lent *l);
 /* Return how many messages wait in the spool. Returns 0 only if there was an
  * instant without any. Any thread. */
 uint64_t spool_waits(const struct spool *sp);
-/* Return true if take is worth a call although the queue is empty. Any
- * thread. */
-bool spool_ready(const struct spool *sp);
-/* Start the spool's thread, after recovery, or later when the settings turn the
- * spool on; wake the thread if it is running. Does nothing while the spool is
- * off. NULL-safe. */
+/* Start the spool's thread, or wake it if it is running. Called after recovery,
+ * on the engine's thread, and after each changed setting, because the setting
+ * may turn the spool on. Does nothing while the spool is off. NULL-safe. */
 void spool_start(struct spool *sp);
 /* Add the message of a HELD slot, which has no row. Called by recovery, on the
  * engine's thread. */

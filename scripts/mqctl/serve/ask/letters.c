@@ -72,19 +72,11 @@ static json_t *ask_failed(struct problem *p, int err)
 /* Read "DIED_NS.ROW", the cursor of a letter. */
 static bool cursor_read(const char *text, uint64_t *ns, int64_t *row)
 {
-    char first[24];
-    size_t n = strcspn(text, ".");
-    int64_t died;
+    char *end;
 
-    if (n >= sizeof first || !text[n])
-        return false;
-    memcpy(first, text, n);
-    first[n] = '\0';
-    if (!serve_number_read(first, &died) ||
-        !serve_number_read(text + n + 1, row))
-        return false;
-    *ns = (uint64_t)died;
-    return true;
+    *ns = strtoull(text, &end, 10);
+    return isdigit((unsigned char)*text) && *ns > 0 && *ns <= INT64_MAX &&
+           *end == '.' && serve_number_read(end + 1, row);
 }
 
 /* Return the end of a word that is an id: hex digits, or letters and digits,
@@ -734,7 +726,7 @@ static int letter_row_print(const struct letter *l, void *arg)
 
     if (!pattern_fits(c->ask, l))
         return 0;
-    printf("%" PRId64 "\n", l->m.row);
+    fwrite(&l->m.row, sizeof l->m.row, 1, stdout);
     return ++*c->count > ROWS_MOST ? -E2BIG : 0;
 }
 
@@ -756,7 +748,7 @@ static int named_print(const json_t *rows, uint64_t *count)
             continue;
         if (json_object_set_new(had, json_string_value(one), json_true()) < 0)
             return complain_memory();
-        printf("%" PRId64 "\n", row);
+        fwrite(&row, sizeof row, 1, stdout);
         ++*count;
     }
     json_decref(had);
