@@ -1,6 +1,7 @@
 /* group_table.c - groups by key, and the items of each (see group_table.h) */
 #include "worker/groups/group_table.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,27 +71,6 @@ void group_items_remove(struct group_items *items, struct group_item *item)
     }
 }
 
-struct group_item *group_items_find(const struct group_items *items,
-                                    uint64_t seq)
-{
-    struct group_item *first = items->first, *at;
-
-    for (; first; first = first->lower)
-        for (at = first; at; at = at->next)
-            if (at->seq == seq)
-                return at;
-    return NULL;
-}
-
-struct group_item *group_items_low(const struct group_items *items)
-{
-    struct group_item *first = items->first;
-
-    while (first && first->lower)
-        first = first->lower;
-    return first;
-}
-
 void group_items_each(const struct group_items *items,
                       bool (*visit)(const struct group_item *item, void *arg),
                       void *arg)
@@ -113,8 +93,8 @@ void group_items_each(const struct group_items *items,
 /* Groups with a key up to this size are all of one size: any can be reused. */
 #define KEY_SHORT ((size_t)128 - sizeof(struct group))
 
-/* Return up to 8 bytes as a number, without a loop: all of them, if the size is
- * known. */
+/* Pack up to 8 bytes into a number, without a loop. Different bytes of the same
+ * size give different numbers. */
 static uint64_t key_word(const char *key, size_t size)
 {
     uint32_t low, high;
@@ -122,11 +102,12 @@ static uint64_t key_word(const char *key, size_t size)
 
     if (size >= 8) {
         memcpy(&word, key, 8);
+        word = le64toh(word);
     } else if (size >= 4) {
         memcpy(&low, key, 4);
         /* cppcheck-suppress pointerOutOfBoundsCond ; size is not 8 here */
         memcpy(&high, key + size - 4, 4);
-        word = (uint64_t)high << 32 | low;
+        word = (uint64_t)le32toh(high) << 32 | le32toh(low);
     } else if (size) {
         word = (uint64_t)(unsigned char)key[0] << 16 |
                (uint64_t)(unsigned char)key[size / 2] << 8 |
@@ -158,24 +139,6 @@ uint64_t group_hash(const char *key, size_t size)
     return h ^ h >> 32;
 }
 
-/* Allocate empty slots. */
-static int slots_alloc(struct group_table *t, size_t size)
-{
-    struct group_slot *slots = calloc(size, sizeof *slots);
-
-    if (!slots)
-        return -ENOMEM;
-    t->slots = slots;
-    t->size = size;
-    return 0;
-}
-
-int group_table_init(struct group_table *t)
-{
-    *t = (struct group_table){0};
-    return slots_alloc(t, SIZE_LEAST);
-}
-
 void group_table_fini(struct group_table *t)
 {
     for (size_t i = 0; i < t->size; i++)
@@ -193,24 +156,35 @@ void group_table_fini(struct group_table *t)
 /* Put a group in the first empty slot. */
 static void slot_place(struct group_table *t, struct group_slot slot)
 {
-    size_t i = slot.hash & (t->size - 1);
+    size_t i = (size_t)slot.hash & (t->size - 1);
 
     while (t->slots[i].group)
         i = (i + 1) & (t->size - 1);
     t->slots[i] = slot;
 }
 
-/* Move to another number of slots; without memory, stay. */
-static void slots_resize(struct group_table *t, size_t size)
+/* Move the groups to another number of slots. Returns -ENOMEM, and changes
+ * nothing, if there is no memory for them. */
+static int slots_resize(struct group_table *t, size_t size)
 {
     struct group_table old = *t;
+    struct group_slot *slots = calloc(size, sizeof *slots);
 
-    if (slots_alloc(t, size))
-        return;
+    if (!slots)
+        return -ENOMEM;
+    t->slots = slots;
+    t->size = size;
     for (size_t i = 0; i < old.size; i++)
         if (old.slots[i].group)
             slot_place(t, old.slots[i]);
     free(old.slots);
+    return 0;
+}
+
+int group_table_init(struct group_table *t)
+{
+    *t = (struct group_table){0};
+    return slots_resize(t, SIZE_LEAST);
 }
 
 /* Return true if a group with the same hash has this key. Keys of one word have
@@ -235,7 +209,7 @@ static inline bool key_is(const struct group *group, const char *key,
 static inline size_t key_slot(const struct group_table *t, uint64_t hash,
                               const char *key, size_t size)
 {
-    size_t i = hash & (t->size - 1);
+    size_t i = (size_t)hash & (t->size - 1);
 
     while (t->slots[i].group &&
            !(t->slots[i].hash == hash && key_is(t->slots[i].group, key, size)))
@@ -249,16 +223,16 @@ struct group *group_table_find(const struct group_table *t, uint64_t hash,
     return t->slots[key_slot(t, hash, key, size)].group;
 }
 
-/* Add a group: a freed one, if its key is short, or a new one. Not inline, as a
- * group is mostly found. */
+/* Add a group: a freed one if its key is short, else a new one. Not inline,
+ * because usually the group is found. */
 __attribute__((noinline)) static struct group *
 group_add(struct group_table *t, uint64_t hash, const char *key, size_t size)
 {
     struct group *group = size <= KEY_SHORT ? t->spare : NULL;
 
     if (t->count >= t->size / 4 * 3)
-        slots_resize(t, t->size * 2);
-    if (t->count + 1 >= t->size) /* one slot stays empty: it ends a search */
+        (void)slots_resize(t, t->size * 2);
+    if (t->count + 1 >= t->size) /* a search ends at an empty slot */
         return NULL;
     if (group) {
         t->spare = TAILQ_NEXT(group, link);
@@ -283,16 +257,16 @@ struct group *group_table_get(struct group_table *t, uint64_t hash,
     return group ? group : group_add(t, hash, key, size);
 }
 
-/* Groups that would have wanted the gap move up. A few freed groups are kept
- * for reuse. */
+/* Move each later group into the gap if a search for it would end there. A few
+ * freed groups are kept for reuse. */
 void group_table_remove(struct group_table *t, struct group *group)
 {
-    size_t mask = t->size - 1, gap = group->hash & mask;
+    size_t mask = t->size - 1, gap = (size_t)group->hash & mask;
 
     while (t->slots[gap].group != group)
         gap = (gap + 1) & mask;
     for (size_t i = (gap + 1) & mask; t->slots[i].group; i = (i + 1) & mask) {
-        size_t home = t->slots[i].hash & mask;
+        size_t home = (size_t)t->slots[i].hash & mask;
 
         if (((i - home) & mask) >= ((i - gap) & mask)) {
             t->slots[gap] = t->slots[i];
@@ -309,7 +283,7 @@ void group_table_remove(struct group_table *t, struct group *group)
         t->spares++;
     }
     if (t->size > SIZE_LEAST && t->count < t->size / 16)
-        slots_resize(t, t->size / 4);
+        (void)slots_resize(t, t->size / 4);
 }
 
 /* The group takes the place of one that is removed: now if that is at rest, or

@@ -33,11 +33,6 @@ struct group_items {
 void group_items_add(struct group_items *items, struct group_item *item);
 /* Remove an item; those of its priority that come before it are read. */
 void group_items_remove(struct group_items *items, struct group_item *item);
-/* Find an item by its sequence; all are read. NULL if there is none. */
-struct group_item *group_items_find(const struct group_items *items,
-                                    uint64_t seq);
-/* Return the first item of the lowest priority; NULL if there is none. */
-struct group_item *group_items_low(const struct group_items *items);
 /* Visit all items in their order, until `visit` returns false. */
 void group_items_each(const struct group_items *items,
                       bool (*visit)(const struct group_item *item, void *arg),
