@@ -143,21 +143,17 @@ const char *gate_why_text(enum gate_why why)
         [WHY_STOPPING] = "the worker is stopping",
         [WHY_FILES] = "a file of the worker is gone, or cannot be written",
         [WHY_DAMAGED] = "the store is damaged; run mqctl doctor for advice",
-        [WHY_PAUSED] = "it is paused; mqctl resume",
+        [WHY_PAUSED] = "paused; mqctl resume",
         [WHY_STORE] = "the store cannot be written",
-        [WHY_QUEUE] = "trouble with the queue, or with starting a thread; it "
-                      "is tried again",
-        [WHY_BOUND] = "as many are on their way as --max-deliveries allows",
-        [WHY_RATE] = "as many were delivered as --rate allows; mqctl set "
-                     "rate=N/s, or rate=off",
+        [WHY_QUEUE] = "receiving or starting a thread failed, and is retried",
+        [WHY_BOUND] = "--max-deliveries is reached",
+        [WHY_RATE] = "--rate is reached; mqctl set rate=N/s, or rate=off",
         [WHY_BREAKER] = "the breaker is open",
-        [WHY_ALONE] = "a message that may have crashed the worker runs, with "
-                      "nothing beside it",
-        [WHY_BUSY] = "as many run as --max-concurrency allows",
-        [WHY_WAITING] = "as many wait in the store as --max-waiting allows",
+        [WHY_ALONE] = "a message that may have crashed the worker runs alone",
+        [WHY_BUSY] = "--max-concurrency is reached",
+        [WHY_WAITING] = "--max-waiting is reached",
         [WHY_SLOTS] = "all slots are in use",
-        [WHY_GROUPS] = "as many wait behind the heads of their groups as "
-                       "--lookahead and --max-parked allow",
+        [WHY_GROUPS] = "blocked groups fill --lookahead and --max-parked",
     };
 
     return texts[why];
@@ -215,7 +211,6 @@ void gate_unhold(struct gate *g, unsigned bit)
     gate_changed(g);
 }
 
-/* End the delay after trouble. */
 static void trouble_over(struct timer *timer)
 {
     gate_unhold(CONTAINER_OF(timer, struct gate, trouble_timer), HOLD_QUEUE);
@@ -263,11 +258,12 @@ static void breaker_probe(struct timer *timer)
 void gate_breaker(struct gate *g, enum breaker_event event, const char *reason)
 {
     struct breaker_step step = breaker_tell(&g->breaker, event, reason);
-    const char *next = event == BREAKER_NOT_STARTED
-                           ? "messages are kept and no attempt is counted; fix "
-                             "the cause and they run"
-                           : "nothing more is taken but one probe after each "
-                             "pause; fix the cause and all run";
+    const char *next =
+        event == BREAKER_NOT_STARTED
+            ? "messages are kept and no attempt is counted; fix "
+              "the cause, and the messages will run"
+            : "after each pause only one message runs, as a probe; fix "
+              "the cause, and all messages run again";
 
     if (!step.opened && !step.closed)
         return;
@@ -297,11 +293,6 @@ void gate_finish(struct gate *g, const char *why, int status)
         atomic_store(&g->status, status);
     atomic_compare_exchange_strong(&g->why, &none, why);
     gate_hold(g, HOLD_STOP);
-}
-
-bool gate_finished(const struct gate *g)
-{
-    return gate_held(g, HOLD_STOP) && gate_running(g) == 0;
 }
 
 void gate_init(struct gate *g, const struct settings *set,

@@ -23,9 +23,6 @@
 #include "worker/loop/timers.h"
 #include "worker/rules/attention.h"
 
-struct counters;
-struct dirty;
-
 /* Reasons why nothing is taken; bits of gate.holds. The breaker is not among
  * them: it lets one probe through. */
 enum {
@@ -164,7 +161,10 @@ void gate_breaker(struct gate *g, enum breaker_event event, const char *reason);
 /* Take no more, and finish what runs. The first reason counts, and the last
  * status that is not 0. */
 void gate_finish(struct gate *g, const char *why, int status);
-/* Return true if nothing more is taken, and nothing runs. */
-bool gate_finished(const struct gate *g);
+/* Return true after gate_finish, once no work item runs. */
+static inline bool gate_finished(const struct gate *g)
+{
+    return gate_held(g, HOLD_STOP) && gate_running(g) == 0;
+}
 
 #endif
