@@ -2,13 +2,9 @@
  * batch (see receive.h) */
 #include "worker/flow/receive.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/flow/dispatch.h"
-#include "worker/flow/flow.h"
 #include "worker/handlers/handler.h"
 #include "worker/rules/breaker.h"
 
@@ -147,29 +143,6 @@ __attribute__((noinline)) static int run_straight(struct work_item *item)
 
 /* ---- every other message ---- */
 
-/* Run the handler for item->d, then settle the message. */
-static void item_deliver(struct work_item *item)
-{
-    struct flow *f = item->flow;
-    struct delivery *d = item->d;
-    bool quick = items_quick(&f->items);
-    uint64_t before = quick ? item->now_ns : item_read_clock(item);
-
-    /* Name the message of a slow handler, because mqctl top shows it. */
-    if (!quick)
-        (void)message_name(d->message);
-    /* Let another work item start if a second thread pays off. Settling a
-     * stored message waits for the disk even if its handler is quick; with more
-     * threads, several messages share a commit. */
-    if (d->message->flags & MESSAGE_STORED ||
-        atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) >=
-            PAYS_NS)
-        gate_changed(&f->gate);
-    item_delivery_begin(item, d);
-    f->ops->run(f->handler, d, &item->out);
-    item_delivery_end(item, d, item_read_clock(item) - before);
-}
-
 bool item_must_leave(struct work_item *item, enum why *why)
 {
     struct flow *f = item->flow;
@@ -184,7 +157,6 @@ bool item_must_leave(struct work_item *item, enum why *why)
            gate_leave_over(&f->gate, 1);
 }
 
-/* Begin a batch, and set the time at which it ends. */
 static void batch_begin(struct work_item *item)
 {
     item->end_ns =
@@ -330,36 +302,10 @@ static bool window_step(struct work_item *item)
     return true;
 }
 
-/* Run a batch with the item's coprocess. No delivery is open when the batch
- * ends. */
-static enum why window_run(struct work_item *item)
-{
-    struct flow *f = item->flow;
-    enum why why;
-
-    for (;;) {
-        if (item->open == 0) {
-            int err;
-
-            if (item_must_leave(item, &why))
-                return why;
-            if (item->took && item->now_ns >= item->end_ns)
-                return LEFT_TIME;
-            err = f->ops->coprocesses->ready(item->coprocess, &item->out);
-            if (err && err != -EINTR)
-                gate_breaker(&f->gate, BREAKER_NOT_STARTED, item->out.error);
-            if (err)
-                continue; /* leave, or wait for the breaker */
-        }
-        if (!window_step(item))
-            return LEFT_EMPTY;
-    }
-}
-
 enum why receive_window_batch(struct work_item *item)
 {
     struct flow *f = item->flow;
-    size_t most = f->set->window;
+    size_t most = (size_t)f->set->window;
     struct coprocess *coprocess = NULL;
     enum why why;
 
@@ -383,7 +329,26 @@ enum why receive_window_batch(struct work_item *item)
         return LEFT_EMPTY;
     }
     items_coprocess_set(&f->items, item, coprocess);
-    why = window_run(item);
+    /* No delivery is open when the batch ends. */
+    for (;;) {
+        if (item->open == 0) {
+            int err;
+
+            if (item_must_leave(item, &why))
+                break;
+            why = LEFT_TIME;
+            if (item->took && item->now_ns >= item->end_ns)
+                break;
+            err = f->ops->coprocesses->ready(coprocess, &item->out);
+            if (err && err != -EINTR)
+                gate_breaker(&f->gate, BREAKER_NOT_STARTED, item->out.error);
+            if (err)
+                continue; /* leave, or wait for the breaker */
+        }
+        why = LEFT_EMPTY;
+        if (!window_step(item))
+            break;
+    }
     items_coprocess_set(&f->items, item, NULL);
     f->ops->coprocesses->put(f->handler, coprocess);
     return why;

@@ -10,7 +10,6 @@
 #define WORKER_FLOW_RECEIVE_H
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <bsd/sys/queue.h>
@@ -24,9 +23,6 @@
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
 #include "worker/flow/take.h"
-
-struct coprocess; /* handler.h */
-struct open;      /* receive.c */
 
 /* c = constant   h = under the items' mtx
  * Everything else belongs to the thread that runs it. */

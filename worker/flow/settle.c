@@ -7,12 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/base/log.h"
 #include "common/base/safe_text.h"
-#include "common/message/error_text.h"
-#include "common/state/counters.h"
 #include "worker/config/settings.h"
-#include "worker/flow/dispatch.h"
 #include "worker/flow/receive.h"
 #include "worker/rules/verdict.h"
 
@@ -80,7 +76,6 @@ static bool is_still_waiting(const struct decision *dec)
            !dec->s.attempt;
 }
 
-/* Log a verdict, with the fields that its kind has. */
 static void log_verdict(const struct flow *f, const struct decision *dec)
 {
     const struct verdict_rule *rule = rule_of(dec);
@@ -206,7 +201,7 @@ void decision_stale(struct flow *f, const struct decision *dec)
         log_warn("claims_gone", F_STR("queue", f->set->queue),
                  F_STR("source", f->source->ops->name), F_UINT("count", n),
                  F_STR("next", "the source took messages back before they were "
-                               "settled; they come again, marked as "
+                               "settled, and delivers them again, marked as "
                                "redelivered"));
 }
 

@@ -52,9 +52,6 @@ void decision_stale(struct flow *f, const struct decision *dec);
 /* Apply the consequences of a stored message that could not run and died. */
 void decision_died(struct flow *f, const struct source_death *death);
 
-/* Settle a message whose handler ended. */
-static inline void settle_outcome(struct flow *f, struct delivery *d,
-                                  struct outcome *out);
 /* Make a dead letter of a message that will not run, or not run again. `error`
  * may be NULL. */
 void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
@@ -86,17 +83,6 @@ void settle_later(struct work_item *item);
 
 /* ---- inside ---- */
 
-/* Return true for the usual end: the message is done, has no row in a store,
- * and nothing else depends on its end. */
-static inline bool settle_is_plain(const struct flow *f,
-                                   const struct delivery *d,
-                                   const struct outcome *out)
-{
-    return out->kind == OUTCOME_VERDICT && out->verdict == MQW_DONE &&
-           !(attention_look(&f->gate.attention) & ATTEND_END) &&
-           !(d->message->flags & MESSAGE_STORED) && d->count &&
-           !log_enabled(LOG_DEBUG);
-}
 /* Handle a usual end that the source refused with `err`. Not inline, so that
  * the usual path stays short. */
 __attribute__((noinline)) void settle_refused(struct flow *f,
@@ -137,10 +123,15 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
 
 void settle_other(struct flow *f, struct delivery *d, struct outcome *out);
 
+/* Settle a message whose handler ended. Usually the message is done, has no row
+ * in a store, and nothing else depends on its end. */
 static inline void settle_outcome(struct flow *f, struct delivery *d,
                                   struct outcome *out)
 {
-    if (settle_is_plain(f, d, out))
+    if (out->kind == OUTCOME_VERDICT && out->verdict == MQW_DONE &&
+        !(attention_look(&f->gate.attention) & ATTEND_END) &&
+        !(d->message->flags & MESSAGE_STORED) && d->count &&
+        !log_enabled(LOG_DEBUG))
         settle_plain(f, d, out);
     else
         settle_other(f, d, out);

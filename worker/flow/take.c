@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/quick_lock.h"
@@ -51,11 +50,6 @@ struct message *ready_take(struct ready *r, uint64_t seq)
 
 #define PAUSES 16 /* between two tries: 0.2 to 0.5 us, no system call */
 
-bool spin_begin(struct spin *s)
-{
-    return s->tries > 0 || s->left > 0 || ++s->skipped % SPIN_SKIP == 0;
-}
-
 bool spin_on(struct spin *s, uint64_t now_ns)
 {
     if (s->tries++ == 0)
@@ -73,56 +67,39 @@ bool spin_on(struct spin *s, uint64_t now_ns)
 
 /* ---- second copies of letters, and unique keys ---- */
 
-/* Log once that unique keys are ignored, so that each message runs. */
-static int keys_ignored(struct flow *f)
-{
-    if (!atomic_exchange(&f->warned_unique, true))
-        log_warn("unique_not_looked_at", F_STR("queue", f->set->queue),
-                 F_STR("next", "messages with a unique line run as if they had "
-                               "none: there are keys for a POSIX queue only, "
-                               "none for a broker's"));
-    return 0;
-}
-
-/* Claim the message's unique key for as long as its header says. A message from
- * the store claimed its key before it was stored, and the key may have expired
- * since. A replayed letter lost its key when it died: it claims the key again
- * if the key is free, and runs in any case.
- */
-static int key_claim(struct flow *f, struct delivery *d, bool letter)
-{
-    uint64_t ms = d->header.fields & HEADER_UNIQUE_FOR ? d->header.unique_for_ms
-                                                       : HEADER_UNIQUE_MS;
-    uint64_t most = UINT64_MAX / NS_PER_MS;
-    int err;
-
-    if (!letter && d->message->flags & (MESSAGE_STORED | MESSAGE_KEYED))
-        return 0;
-    if (!f->source->local)
-        return keys_ignored(f);
-    (void)message_name(d->message); /* a duplicate is logged with its id */
-    err =
-        f->source->local->claim(f->source, d->message, d->header.unique,
-                                (ms < most ? ms : most) * NS_PER_MS, &d->first);
-    if (err == -EOPNOTSUPP)
-        return keys_ignored(f);
-    d->duplicate = err == -EEXIST && !letter;
-    return err == -EEXIST ? 0 : err;
-}
-
+/* Find a second copy of a letter, or claim the message's unique key for as long
+ * as its header says. A message from the store claimed its key before it was
+ * stored, and the key may have expired since. A replayed letter lost its key
+ * when it died: it claims the key again if the key is free, and runs in any
+ * case. */
 int known_look(struct flow *f, struct delivery *d)
 {
     const struct source_local_ops *local = f->source->local;
-    int link = LINK_NONE;
+    uint64_t ms = d->header.fields & HEADER_UNIQUE_FOR ? d->header.unique_for_ms
+                                                       : HEADER_UNIQUE_MS;
+    uint64_t most = UINT64_MAX / NS_PER_MS;
+    int link = LINK_NONE, err = -EOPNOTSUPP;
 
     if (d->header.fields & HEADER_LETTER && local)
         link = local->link(f->source, d->message, &d->header);
     if (link < 0)
         return link;
     d->repeat = link == LINK_REPEAT;
-    return !d->repeat && d->header.fields & HEADER_UNIQUE
-               ? key_claim(f, d, link == LINK_LETTER)
-               : 0;
+    if (d->repeat || !(d->header.fields & HEADER_UNIQUE) ||
+        (link != LINK_LETTER &&
+         d->message->flags & (MESSAGE_STORED | MESSAGE_KEYED)))
+        return 0;
+    if (local) {
+        (void)message_name(d->message); /* a duplicate is logged with its id */
+        err = local->claim(f->source, d->message, d->header.unique,
+                           (ms < most ? ms : most) * NS_PER_MS, &d->first);
+    }
+    if (err == -EOPNOTSUPP && !atomic_exchange(&f->warned_unique, true))
+        log_warn("unique_not_looked_at", F_STR("queue", f->set->queue),
+                 F_STR("next", "messages with a unique line run as if they had "
+                               "none: only POSIX queues have unique keys"));
+    d->duplicate = err == -EEXIST && link != LINK_LETTER;
+    return err == -EEXIST || err == -EOPNOTSUPP ? 0 : err;
 }
 
 /* ---- a message that was just taken: to its group, or to be delivered ---- */
@@ -136,24 +113,6 @@ __attribute__((noinline)) static int sort_failed(struct work_item *item,
     return err;
 }
 
-/* Log once that a message gets a shorter time limit than its header asks for,
- * because its source limits the time of all attempts together. */
-static void timeout_warn(struct flow *f, struct delivery *d)
-{
-    uint64_t asks = delivery_limit_asked(d);
-    uint64_t most = atomic_load(&f->source->timeout_most_ns);
-
-    if (asks <= most || most == atomic_load(&f->set->max_timeout_ns) ||
-        atomic_exchange(&f->warned_timeout, true))
-        return;
-    log_warn("timeout_cut", F_STR("queue", f->set->queue),
-             F_STR("msg", delivery_id(d)), F_DURATION("asks", asks),
-             F_DURATION("gets", most),
-             F_STR("next", "with --partitions no message has a longer time "
-                           "limit than --timeout, as all attempts have to end "
-                           "in 20m; --max-timeout allows more, and counts"));
-}
-
 /* Sort a message with any header, for receive_sort. Not inline, so that
  * receive_sort has a small frame. */
 __attribute__((noinline)) static int sort_any(struct work_item *item,
@@ -161,11 +120,25 @@ __attribute__((noinline)) static int sort_any(struct work_item *item,
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
+    uint64_t asks, most;
     int err;
 
     delivery_sort(d, m, f->set->group_separator);
-    if (d->header.fields & HEADER_TIMEOUT)
-        timeout_warn(f, d);
+    /* Log once that a message gets a shorter time limit than its header asks
+     * for, because its source limits the time of all attempts together. */
+    if (d->header.fields & HEADER_TIMEOUT) {
+        asks = delivery_limit_asked(d);
+        most = atomic_load(&f->source->timeout_most_ns);
+        if (asks > most && most != atomic_load(&f->set->max_timeout_ns) &&
+            !atomic_exchange(&f->warned_timeout, true))
+            log_warn("timeout_cut", F_STR("queue", f->set->queue),
+                     F_STR("msg", delivery_id(d)), F_DURATION("asks", asks),
+                     F_DURATION("gets", most),
+                     F_STR("next", "with --partitions all attempts have to end "
+                                   "in 20m, so no message gets more than "
+                                   "--timeout; to allow more, set "
+                                   "--max-timeout, which then counts"));
+    }
     err = known_look(f, d);
     if (!err && (d->repeat || d->duplicate || !d->group.at ||
                  m->flags & MESSAGE_CANCELLED ||

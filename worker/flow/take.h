@@ -58,8 +58,11 @@ struct spin {
     uint64_t since_ns; /* time of the first try */
 };
 
-/* Return true if the queue that was just found empty is worth a try. */
-bool spin_begin(struct spin *s);
+/* Return true if a queue that was just found empty is to be tried again. */
+static inline bool spin_begin(struct spin *s)
+{
+    return s->tries > 0 || s->left > 0 || ++s->skipped % SPIN_SKIP == 0;
+}
 /* Register one more try, after a short pause. Returns false once SPIN_NS has
  * passed without a message. */
 bool spin_on(struct spin *s, uint64_t now_ns);
