@@ -466,7 +466,8 @@ int engine_run(struct engine *e)
     if (e->file_watch)
         file_watch_start(e->file_watch);
     status_count(&e->status);
-    run_limits_start(&e->flow);
+    run_limits_busy(&e->flow);
+    run_limits_left(&e->flow);
     store_look_start(&e->store_look);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
         schedule_wake(&e->flow);
@@ -478,7 +479,6 @@ int engine_run(struct engine *e)
     }
     counters_gauge(e->flow.counters, COUNTERS_HOLDS,
                    atomic_load(&e->flow.gate.holds) | COUNTERS_STOPPING);
-    stderr_limit_tell(&e->stderr_limit);
     return engine_status(e);
 }
 

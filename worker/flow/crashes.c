@@ -87,8 +87,6 @@ void crashes_ended(struct flow *f, uint64_t seq)
         gate_run_together(&f->gate, seq);
 }
 
-/* A suspect that may take as long as an operator must not keep all others from
- * running beside each other. */
 void crashes_stuck(struct flow *f)
 {
     uint64_t seq = atomic_load_explicit(&f->gate.alone, memory_order_relaxed);

@@ -27,7 +27,8 @@ struct closing_key {
 };
 
 struct flow;
-struct dispatch; /* opaque; body in dispatch.c */
+struct source_group; /* source.h */
+struct dispatch;     /* opaque; body in dispatch.c */
 
 /* Result of an attempt to take a message. */
 enum taken {

@@ -58,25 +58,13 @@ void rate_set(struct rate *r, uint64_t rate)
     rate_refill_now(r);
 }
 
-/* Hold the gate until half of the burst is there, or one token of a small
- * burst. The gate is held before the timer is started, so that the timer lifts
- * each hold. */
-static void rate_hold(struct rate *r, uint64_t rate, uint64_t full)
-{
-    uint64_t burst = rate_burst(rate), some = burst > 3 ? burst / 2 : 1;
-    char text[RATE_TEXT];
-
-    if (!atomic_exchange(&r->logged, true))
-        log_info("rate_reached", F_STR("queue", r->gate->set->queue),
-                 F_STR("rate", rate_print(rate, text)));
-    gate_hold(r->gate, HOLD_RATE);
-    timers_start(r->gate->timers, &r->timer,
-                 full - (burst - some) * rate_interval_ns(rate));
-}
-
+/* Hold the gate if there is no token, until half of the burst is there; for a
+ * small burst, until one token is there. The hold is set before the timer is
+ * started, so that the timer lifts each hold. */
 bool rate_take(struct rate *r)
 {
-    uint64_t rate = atomic_load(&r->is), now, full, from;
+    uint64_t rate = atomic_load(&r->is), burst, some, now, full, from;
+    char text[RATE_TEXT];
 
     if (rate == RATE_OFF)
         return true;
@@ -85,7 +73,14 @@ bool rate_take(struct rate *r)
     do {
         from = full > now ? full : now;
         if (from + rate_interval_ns(rate) > now + rate_fill_ns(rate)) {
-            rate_hold(r, rate, full);
+            burst = rate_burst(rate);
+            some = burst > 3 ? burst / 2 : 1;
+            if (!atomic_exchange(&r->logged, true))
+                log_info("rate_reached", F_STR("queue", r->gate->set->queue),
+                         F_STR("rate", rate_print(rate, text)));
+            gate_hold(r->gate, HOLD_RATE);
+            timers_start(r->gate->timers, &r->timer,
+                         full - (burst - some) * rate_interval_ns(rate));
             return false;
         }
     } while (!atomic_compare_exchange_weak(&r->full_ns, &full,
@@ -285,28 +280,19 @@ void run_limits_init(struct flow *f)
     chore_init(&b->idle);
 }
 
-void run_limits_start(struct flow *f)
-{
-    f->run_limits.idle.timers = f->timers;
-    run_limits_busy(f);
-    run_limits_left(f);
-}
-
-/* Move idle_since to now; of several threads the latest counts. Not inline, as
- * few runs end by being idle. */
-__attribute__((noinline)) static void idle_restart(struct run_limits *b)
-{
-    uint64_t now = clock_mono_ns(), since = atomic_load(&b->idle_since);
-
-    while (since < now &&
-           !atomic_compare_exchange_weak(&b->idle_since, &since, now))
-        ;
-}
-
+/* Store the latest time, even if several threads call this simultaneously. */
 void run_limits_busy(struct flow *f)
 {
-    if (f->run_limits.idle_ends)
-        idle_restart(&f->run_limits);
+    struct run_limits *b = &f->run_limits;
+    uint64_t now, since;
+
+    if (!b->idle_ends)
+        return;
+    now = clock_mono_ns();
+    since = atomic_load(&b->idle_since);
+    while (since < now &&
+           !atomic_compare_exchange_weak(&b->idle_since, &since, now))
+        continue;
 }
 
 bool run_limits_take(struct flow *f)

@@ -28,7 +28,6 @@
 #include "worker/loop/timers.h"
 
 struct flow;
-struct gate;
 
 /* c = constant after start   a = atomic */
 struct run_limits {
@@ -45,8 +44,6 @@ struct run_limits {
 };
 
 void run_limits_init(struct flow *f);
-/* Begin the run, when everything is ready to take messages. */
-void run_limits_start(struct flow *f);
 /* Return true if one more message may be taken. It counts as a delivery until
  * run_limits_untake. */
 bool run_limits_take(struct flow *f);

@@ -12,7 +12,6 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "common/base/problem.h"
 #include "common/base/process_stat.h"
 #include "common/state/counters.h"
 #include "worker/config/settings.h"
@@ -303,14 +302,12 @@ struct keep {
     unsigned ran; /* messages that may have run */
 };
 
-/* Say where a message waits for the next worker: enum source_place, or -errno.
- * It may not be known yet whether the message is a letter that was sent again:
- * a second copy of one comes to nothing.
- * A group's messages are parked: its order is theirs, and messages after them
- * wait for them. A letter that was sent again goes before those. A message that
- * was to be forwarded before its time waits for that time: the next worker may
- * run it.
- */
+/* Decide how a message waits for the next worker. Returns an enum source_place
+ * or -errno. A second copy of a letter that was not recognized before is
+ * settled here. Messages of a group are parked, which keeps their order and
+ * makes the group's later messages wait. A replayed letter goes before these,
+ * so it becomes due. A worker that forwards leaves not-before to the broker;
+ * here the message waits for it, because the next worker may run a command. */
 static int message_place(void *arg, struct message *m, bool half,
                          struct settle *out)
 {
@@ -325,6 +322,7 @@ static int message_place(void *arg, struct message *m, bool half,
     if (k->all) {
         ulid_print(*m->id, k->all[k->count].id);
         k->all[k->count].half = half;
+        k->all[k->count].ran = m->flags & MESSAGE_REDELIVERED;
     }
     k->count++;
     out->group = d.group;

@@ -4,33 +4,14 @@
  * What one thread has just written another one may read at once, before the
  * first is back from the commit.
  */
-#include "tests/fixtures/store_fixture.h"
 #include "tests/fixtures/mq_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>
 
 #include "common/custody/custody.h"
-#include "worker/flow/flow.h"
-#include "worker/flow/dispatch.h"
-#include "worker/source/mq/source_mq.h"
 
 enum { SLOTS = 8, ROWS = 800, PARKERS = 6, GROUPS = 8 };
-
-static struct settings set = {
-    .queue = "/q", .group_quantum = 10, .max_parked = ROWS};
-static struct source_mq mq = {.set = &set};
-static struct flow flow = {.set = &set, .source = &mq.source};
-
-static void visit(struct slot *slot, void *arg)
-{
-    (void)slot, (void)arg;
-}
-
-static void on_due(struct flow *f)
-{
-    (void)f;
-}
 
 static void setup(void)
 {
@@ -42,17 +23,7 @@ static void setup(void)
     mq_parts(0);
 }
 
-static void teardown(void)
-{
-    dispatch_close(&flow);
-    source_mq_close(&mq);
-    timers_close(&flow.timers);
-    custody_close(&mq.custody);
-    store_close(&mq.store);
-    fixture_fini();
-}
-
-TestSuite(ordered, .init = setup, .fini = teardown);
+TestSuite(ordered, .init = setup, .fini = mq_parts_close);
 
 /* put - a message of one of the groups */
 static int64_t put(enum store_state state, uint64_t seq)

@@ -484,3 +484,28 @@ Test(receive_next, where_nothing_can_be_parked_a_priority_keeps_its_place)
     next_is("g:first");
     next_is("g:second");
 }
+
+static unsigned none_seized(struct handler *handler)
+{
+    (void)handler;
+    return 0;
+}
+
+/* The last step of a plugin's worker: it keeps what is in slots. */
+Test(receive_next, at_the_end_no_cancel_begins_and_one_at_work_is_waited_for)
+{
+    struct fake_message *x = fake_give("x");
+
+    flow_handler.seize = none_seized;
+    set.kill_after_ns = 0;
+    cr_assert_eq(taken(), x);
+    gate_leave(&flow.gate); /* the item of these tests */
+    ready_put(&flow.ready, &x->m, false);
+    atomic_fetch_add(&flow.items.others, 1);
+    cr_assert_not(keep_quiet(&flow));
+    atomic_fetch_sub(&flow.items.others, 1);
+    cr_assert_eq(settle_cancel(&flow, (struct header_text){0}, x->m.seq),
+                 -EAGAIN, "it came too late");
+    cr_assert(keep_quiet(&flow));
+    cr_assert_eq(x->at, FAKE_IS_LENT);
+}

@@ -20,7 +20,8 @@ static void setup(void)
 static void begin(void)
 {
     flow_open();
-    run_limits_start(&flow);
+    run_limits_busy(&flow);
+    run_limits_left(&flow);
 }
 
 static void teardown(void)

@@ -13,7 +13,6 @@ enum { SLOTS = 4 };
 static struct slot *slot;
 static struct delivery d;
 static struct outcome out;
-static bool tried; /* unsettled_fini was called */
 
 /* setup - a message is in a slot, and runs */
 static void setup(void)
@@ -154,8 +153,7 @@ Test(settle, a_verdict_that_cannot_be_written_waits_in_its_slot)
     cr_assert(gate_held(&flow.gate, HOLD_STORE));
     cr_assert(!stored());
     atomic_store(&mq.store_gone, false);
-    tried = true;
-    unsettled_fini(&flow); /* one last try */
+    flow_parts_last_try();
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);
     cr_assert_eq(slot_word(slot).state, SLOT_FREE);
     cr_assert_eq(row().state, STORE_WAITING);
