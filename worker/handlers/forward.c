@@ -45,16 +45,6 @@ struct handler {
 
 /* ---- what the message says ---- */
 
-void outcome_begin(struct outcome *out)
-{
-    out->kind = OUTCOME_VERDICT;
-    out->verdict = MQW_DONE;
-    out->ran = true;
-    out->said = out->delayed = false;
-    out->error[0] = '\0';
-    out->tail_size = 0;
-}
-
 void forward_refuse(struct outcome *out, const char *fmt, ...)
 {
     va_list args;
@@ -138,7 +128,6 @@ static bool line_is_ours(struct header_text name, bool waits)
     return false;
 }
 
-/* Unknown lines are copied, too. */
 int forward_header(char head[HEADER_MAX], const struct delivery *d,
                    struct outcome *out)
 {
@@ -269,13 +258,6 @@ static void forward_run(struct handler *h, struct delivery *d,
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* Do nothing, because a delivery returns within ROOM_NS. */
-static void forward_stop(struct handler *h, int signal)
-{
-    (void)h;
-    (void)signal;
-}
-
 static void forward_close(struct handler **handler)
 {
     struct handler *h = *handler;
@@ -322,6 +304,5 @@ const struct handler_ops handler_forward = {
     .check = forward_check,
     .open = forward_open,
     .run = forward_run,
-    .stop = forward_stop,
     .close = forward_close,
 };

@@ -19,8 +19,6 @@
  * in a circle of queues reaches this number and becomes a dead letter. */
 #define FORWARD_MOST 16
 
-/* Fill `out` for a delivery that is done, unless a later step changes it. */
-void outcome_begin(struct outcome *out);
 /* Make the message a dead letter with this error, because it can never be
  * forwarded. */
 void forward_refuse(struct outcome *out, const char *fmt, ...)

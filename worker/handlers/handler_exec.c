@@ -150,55 +150,6 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     return 0;
 }
 
-/* ---- descriptors ---- */
-
-/* Close descriptors, with one call for consecutive numbers. Such a range has no
- * other descriptor, since all of its numbers are ours. The thread sanitizer
- * does not see close_range(2), and would take the next file with such a number
- * for the same. */
-static void fds_close(const int *fds, size_t n)
-{
-    for (size_t i = 0, k; i < n; i = k) {
-        for (k = i + 1; k < n && fds[i] >= 0 && fds[k] == fds[k - 1] + 1; k++)
-            ;
-#ifndef __SANITIZE_THREAD__
-        if (k - i > 1 &&
-            close_range((unsigned)fds[i], (unsigned)fds[k - 1], 0) == 0)
-            continue;
-#endif
-        for (size_t each = i; each < k; each++)
-            if (fds[each] >= 0)
-                close(fds[each]);
-    }
-}
-
-/* Open a run's stdin, the body as a file in memory, which may be mapped or read
- * again, and its stderr, a pipe. On failure `out` has the reason. */
-static bool descriptors_open(struct running *r, const struct delivery *d,
-                             struct outcome *out)
-{
-    const char *call = "memfd_create";
-    char why[ERRNO_LIMIT_TEXT];
-    int fds[2], err;
-
-    r->body = memfd_create("mqworker-body", MFD_CLOEXEC);
-    /* The child shares the offset, which stays at the start. */
-    err = r->body < 0 ? -errno : file_write(r->body, d->body, d->body_size, 0);
-    if (!err) {
-        call = "pipe2";
-        err = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
-    }
-    if (!err) {
-        r->out = fds[0];
-        r->err = fds[1];
-        return true;
-    }
-    verdict_not_started(out, "no descriptor for the handler: %s: %s", call,
-                        errno_limit_text(-err, why));
-    fds_close(&r->body, 1);
-    return false;
-}
-
 /* ---- from the start to the end ---- */
 
 /* Read what the process wrote before it ended. */
@@ -366,34 +317,53 @@ static void run_supervise(struct running *r, struct delivery *d,
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct environment env = {.vars = NULL};
-    struct running r = {.handler = h,
+    struct stderr_tail tail;
+    struct running r = {.tail = &tail,
+                        .handler = h,
                         .id = delivery_id(d),
                         .limit_ns = delivery_limit_ns(d, h->set->timeout_ns)};
+    const char *call = "memfd_create";
     char why[COMMAND_WHY];
-    int err;
+    int fds[2], err;
 
-    out->tail_size = 0;
-    out->said = false;
-    out->error[0] = '\0';
+    outcome_begin(out);
     out->ran = false;
+    out->usage = (struct usage){0};
     if (environment_build(&env, &h->base, d,
-                          delivery_max_attempts(d, h->set->max_attempts)) < 0) {
+                          delivery_max_attempts(d, h->set->max_attempts),
+                          0) < 0) {
         verdict_not_started(out, "out of memory");
         return;
     }
-    if (!descriptors_open(&r, d, out)) {
+    /* stdin is the body as a file in memory, which may be mapped or read again.
+     * The child shares its offset, which stays at the start. */
+    r.body = memfd_create("mqworker-body", MFD_CLOEXEC);
+    err = r.body < 0 ? -errno : file_write(r.body, d->body, d->body_size, 0);
+    if (!err) {
+        call = "pipe2";
+        err = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
+    }
+    if (err) {
+        verdict_not_started(out, "no descriptor for the handler: %s: %s", call,
+                            errno_limit_text(-err, why));
+        fd_close(&r.body);
         environment_close(&env);
         return;
     }
+    r.out = fds[0];
+    r.err = fds[1];
     err = command_start(&h->command, &r.process, env.vars,
                         (int[]){r.body, -1, r.err});
     environment_close(&env);
     if (err) {
-        fds_close((int[]){r.body, r.out, r.err}, 3);
+        fd_close(&r.body);
+        fd_close(&r.out);
+        fd_close(&r.err);
         verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
                             command_why(&h->command, err, why));
         return;
     }
+    stderr_tail_init(&tail, r.id, 0, h->stderr_limit);
     /* No lock is held during the start, so a stop may have come meanwhile,
      * whose signal this process has missed. */
     pthread_mutex_lock(&h->mtx);
@@ -402,11 +372,14 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
         process_group_signal(r.process.pid, h->signal);
     pthread_mutex_unlock(&h->mtx);
     if (r.err >= FEW_FDS) {
-        fds_close((int[]){r.body, r.err}, 2);
-        r.body = r.err = -1;
+        fd_close(&r.body);
+        fd_close(&r.err);
     }
     run_supervise(&r, d, out);
-    fds_close((int[]){r.body, r.out, r.err, r.process.end}, 4);
+    fd_close(&r.body);
+    fd_close(&r.out);
+    fd_close(&r.err);
+    fd_close(&r.process.end);
 }
 
 static void exec_stop(struct handler *h, int sig)

@@ -278,13 +278,7 @@ static void inproc_run(struct handler *h, struct delivery *d,
         place_init(place, h);
     view_fill(c, h, d);
     c->context.out = out;
-    out->kind = OUTCOME_VERDICT;
-    out->verdict = MQW_DONE;
-    out->ran = true;
-    out->said = false;
-    out->delayed = false;
-    out->error[0] = '\0';
-    out->tail_size = 0;
+    outcome_begin(out);
     call_deadline_enter(&place->deadline, d->message,
                         ns_add(d->begun_ns, c->limit_ns));
     returned = h->what.handle(&c->message, &c->context);

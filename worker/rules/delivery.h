@@ -146,4 +146,16 @@ struct outcome {
     char tail[OUTCOME_TAIL]; /* end of its stderr */
 };
 
+/* Begin the outcome of a run: done, unless a later step changes it. */
+static inline void outcome_begin(struct outcome *out)
+{
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_DONE;
+    out->ran = true;
+    out->said = false;
+    out->delayed = false;
+    out->error[0] = '\0';
+    out->tail_size = 0;
+}
+
 #endif
