@@ -21,8 +21,6 @@
 
 #include "worker/loop/timers.h"
 
-struct message;
-
 /* a = atomic   c = constant after init   m = under mtx */
 struct call_deadline {
     _Alignas(64) _Atomic(struct message *) message; /* a  NULL: nothing runs */

@@ -42,7 +42,6 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "worker/config/settings.h"
 #include "worker/process/leftovers.h"
 #include "worker/rules/verdict.h"
 
@@ -63,7 +62,6 @@ enum {
 
 /* ---- descriptors and output ---- */
 
-/* Call epoll_ctl(2) for the events of one descriptor. */
 static int epoll_change(struct coprocess *l, int op, int fd, uint32_t of,
                         uint32_t events)
 {
@@ -186,7 +184,9 @@ static void coprocess_fault(struct coprocess *l, const char *what,
              F_BYTES("line", line ? line->at : NULL, size),
              F_UINT("open", l->count),
              F_STR("next",
-                   "terminating the child. Its open messages count as failed"));
+                   "terminating the child. Its open messages count as failed. "
+                   "An answer is OK, RETRY, DEAD or DISCARD and the id of an "
+                   "open message"));
     if (!l->cause[0])
         strlcpy(l->cause, what, sizeof l->cause);
     l->why = what;
@@ -210,8 +210,7 @@ static struct delivery *coprocess_take_out(struct coprocess *l,
 /* ---- the end of a child ---- */
 
 /* Collect the exit status of a child whose output was read to its end,
- * terminate what is left of the child, and decide what becomes of its open
- * messages. */
+ * terminate what is left of it, and decide about its open messages. */
 static void coprocess_reap(struct coprocess *l)
 {
     struct child *c = &l->child;
@@ -227,9 +226,8 @@ static void coprocess_reap(struct coprocess *l)
     if (c->err >= 0)
         stderr_tail_drain(coprocess_tail(l), c->err);
     /* Terminate the other processes of the child if it left messages open,
-     * because these may run again soon, or if the worker ended it. Background
-     * processes of a child that exited on its own with no message open keep
-     * running. */
+     * because these may run again soon, or if the worker ended it. Otherwise
+     * background processes of the child keep running. */
     if (l->why || l->count || coprocess_stops(l)) {
         if (!l->kill_at_ns)
             coprocess_term(l);
@@ -240,12 +238,13 @@ static void coprocess_reap(struct coprocess *l)
                                              .kill_at_ns = l->kill_at_ns,
                                              .stderr_fd = c->err,
                                              .tail = &l->tail,
-                                             .known = s->ended,
-                                             .known_count = s->ended_count});
+                                             .known = s->known,
+                                             .known_count = s->known_count});
     }
     stderr_tail_finish(&l->tail);
     coprocess_drop_fds(l);
-    known = child_reap(c, &how);
+    how = child_reap(c);
+    known = how.si_code != 0;
     well = known && how.si_code == CLD_EXITED && how.si_status == 0;
     stops = coprocess_stops(l);
     if (known)
@@ -377,7 +376,6 @@ static void pipe_closed(struct coprocess *l, int *fd, const char *what)
     coprocess_step(l, COPROCESS_SHUTS);
 }
 
-/* Write as much of the output as the pipe has room for. */
 static void output_flush(struct coprocess *l)
 {
     struct coprocess_output *o = &l->output;
@@ -528,7 +526,6 @@ static int child_begin(struct coprocess *l, struct outcome *out)
                               .measured = s->set->max_rss != 0};
     int err = child_start(c, &spec);
     char why[COMMAND_WHY];
-    siginfo_t how;
 
     if (!err)
         err = epoll_change(l, EPOLL_CTL_ADD, c->in, COPROCESS_OF_IN, 0);
@@ -542,7 +539,7 @@ static int child_begin(struct coprocess *l, struct outcome *out)
         if (c->pid) {
             child_signal(c, SIGKILL);
             coprocess_drop_fds(l);
-            (void)child_reap(c, &how);
+            (void)child_reap(c);
         }
         verdict_not_started(out, "cannot start %s: %s", s->set->command[0],
                             command_why(&s->command, err, why));
@@ -773,9 +770,7 @@ struct delivery *coprocess_next(struct coprocess *l, struct outcome *out)
 
 void coprocess_wake(struct coprocess *l)
 {
-    uint64_t one = 1;
-
-    (void)!write(l->waker, &one, sizeof one);
+    (void)eventfd_write(l->waker, 1);
 }
 
 /* A child that the worker terminated is not reaped here, because its messages
@@ -800,13 +795,6 @@ void coprocess_leave(struct coprocess *l)
         l->why = l->state == COPROCESS_RETIRING ? "max-requests" : "closing";
     l->recycled = true;
     coprocess_step(l, COPROCESS_LEAVE);
-}
-
-pid_t coprocess_await(struct coprocess *l)
-{
-    while (coprocess_lives(l))
-        coprocess_poll_once(l, true);
-    return l->child.pid;
 }
 
 void coprocess_close(struct coprocess **coprocess)

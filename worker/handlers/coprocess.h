@@ -27,8 +27,6 @@
 #include "worker/process/environment.h"
 #include "worker/process/stderr_tail.h"
 
-struct leftovers;
-
 /* Orders of an operator to cancel running messages. Only the thread of a
  * coprocess can tell which messages are open there, so each thread checks the
  * orders that are new to it whenever it is woken. The client repeats an order
@@ -54,8 +52,8 @@ struct stream {
     atomic_int signal;                 /* a  sent by stop; 0: none yet */
     atomic_bool unmeasured;            /* a  --max-rss is off */
     struct stream_cancels cancels;
-    const pid_t *ended; /* at close: all children, none reaped yet */
-    size_t ended_count;
+    const pid_t *known; /* at close: all children; NULL before that */
+    size_t known_count;
 };
 /* The marks of children begin here, plus the us of the clock at the start so
  * that they differ from those of an earlier worker: far above the marks of
@@ -121,8 +119,6 @@ struct coprocess_input {
 
 TAILQ_HEAD(open_list, open_message);
 
-struct stream_slot; /* handler_stream.c */
-
 /* c = constant after open
  * Everything else belongs to the thread that has the coprocess. */
 struct coprocess {
@@ -177,9 +173,6 @@ void coprocess_wake(struct coprocess *l);
 bool coprocess_look(struct coprocess *l);
 /* Close the child's input. */
 void coprocess_leave(struct coprocess *l);
-/* After coprocess_leave: wait until the child has ended. Returns its pid, or 0
- * if there was none. */
-pid_t coprocess_await(struct coprocess *l);
 
 /* Remove a descriptor of the child from the epoll set, and close it. */
 void coprocess_drop_fd(struct coprocess *l, int *fd);

@@ -103,7 +103,6 @@ static const char *const event_names[COPROCESS_EVENTS] = {
     [COPROCESS_EXIT] = "exit",       [COPROCESS_REAPED] = "reaped",
 };
 
-/* Go to the state that the table has. Nothing is done if it is the same. */
 void coprocess_step(struct coprocess *l, enum coprocess_event event)
 {
     enum coprocess_state next = rows[l->state].on[event];

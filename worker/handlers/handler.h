@@ -18,9 +18,6 @@
 #include "worker/mqworker.h"
 
 struct handler; /* each kind has its own body */
-struct loop;
-struct stderr_limit;
-struct timers;
 
 /* Arguments of open; the pointers outlive the handler. */
 struct handler_setup {

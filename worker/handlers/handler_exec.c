@@ -185,21 +185,6 @@ static bool run_watch(const struct running *r, struct stderr_tail *t,
     return true;
 }
 
-/* Return how the process ended. With WNOWAIT it stays a zombie. If somebody
- * else took its status, si_code is 0, and si_errno the reason. */
-static siginfo_t process_wait(pid_t pid, int flags)
-{
-    siginfo_t info = {0};
-    int rc;
-
-    do
-        rc = waitid(P_PID, (id_t)pid, &info, WEXITED | flags);
-    while (rc < 0 && errno == EINTR);
-    if (rc < 0)
-        info = (siginfo_t){.si_errno = errno};
-    return info;
-}
-
 /* The reasons why a run was signalled. */
 struct signalled {
     bool late;             /* its time limit */
@@ -232,14 +217,14 @@ static void end_signalled(struct running *r, uint64_t seq,
     if (for_what->late) {
         leftovers_end(h->leftovers, &left);
         stderr_drain(r, t);
-        info = process_wait(pid, WNOWAIT);
-        if (info.si_code == CLD_EXITED) /* which does not count any more */
+        info = process_wait(pid, WNOWAIT, NULL);
+        if (info.si_code == CLD_EXITED) /* its verdict came too late */
             log_info("handler_late", F_STR("msg", r->id),
                      F_INT("exit", info.si_status),
                      F_DURATION("limit", r->limit_ns));
         verdict_timeout(out, r->limit_ns);
     } else {
-        info = process_wait(pid, WNOWAIT);
+        info = process_wait(pid, WNOWAIT, NULL);
         verdict_exit(out, h->set->on_exit, &info, true);
         if (for_what->cancelled_ns || out->kind == OUTCOME_STOPPED ||
             for_what->stop == SIGKILL)
@@ -250,7 +235,7 @@ static void end_signalled(struct running *r, uint64_t seq,
     if (r->cancelled_ns)
         verdict_cancelled(out);
     pthread_mutex_unlock(&h->mtx);
-    process_wait(pid, 0);
+    process_wait(pid, 0, &out->usage);
 }
 
 /* Name the started process in the message's slot, watch it, and fill in the
@@ -259,7 +244,6 @@ static void run_supervise(struct running *r, struct delivery *d,
                           struct outcome *out)
 {
     struct handler *h = r->handler;
-    struct stderr_tail tail;
     uint64_t due_ns = r->limit_ns == UINT64_MAX
                           ? UINT64_MAX
                           : ns_add(clock_mono_ns(), r->limit_ns);
@@ -268,15 +252,10 @@ static void run_supervise(struct running *r, struct delivery *d,
     siginfo_t info;
     bool signalled;
 
-    /* Write the start time first. Recovery kills no process group without a
-     * start time, but still finds the process by its mark. */
     FAULT_POINT("exec_before_name");
-    d->message->ops->handler(d->message, 0, r->process.start);
-    FAULT_POINT("exec_before_group");
-    d->message->ops->handler_group(d->message, r->process.pid);
+    d->message->ops->handler(d->message, 0, r->process.start, r->process.pid);
     FAULT_POINT("exec_after_name");
-    stderr_tail_init(&tail, r->id, 0, h->stderr_limit);
-    if (!run_watch(r, &tail, due_ns)) {
+    if (!run_watch(r, r->tail, due_ns)) {
         /* The time limit does not count once the worker stops or an operator
          * has cancelled the run. Both have time limits of their own, and
          * neither is a failure of the handler. */
@@ -290,7 +269,7 @@ static void run_supervise(struct running *r, struct delivery *d,
                      F_DURATION("limit", r->limit_ns),
                      F_DURATION("kill_after", h->set->kill_after_ns));
         } else {
-            run_watch(r, &tail, UINT64_MAX);
+            run_watch(r, r->tail, UINT64_MAX);
         }
     }
     out->ran = true;
@@ -304,14 +283,16 @@ static void run_supervise(struct running *r, struct delivery *d,
         LIST_REMOVE(r, link);
     pthread_mutex_unlock(&h->mtx);
     if (signalled) {
-        end_signalled(r, d->message->seq, &for_what, &tail, out);
+        end_signalled(r, d->message->seq, &for_what, r->tail, out);
     } else {
-        info = process_wait(r->process.pid, 0);
+        info = process_wait(r->process.pid, 0, &out->usage);
         verdict_exit(out, h->set->on_exit, &info, false);
         if (out->kind == OUTCOME_NOT_STARTED && command_fault(&h->command, why))
             verdict_not_started(out, "exit %d: %s", info.si_status, why);
     }
-    stderr_tail_end(&tail, out);
+    if (out->verdict != MQW_DONE) /* its usage goes into the history */
+        process_peak_check(&out->usage);
+    stderr_tail_end(r->tail, out);
 }
 
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)

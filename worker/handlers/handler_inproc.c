@@ -216,7 +216,8 @@ static void call_expire(void *call)
     log_info("handler_timeout",
              F_STR("msg", ulid_print(*message_name(c->d->message), id)),
              F_DURATION("limit", c->limit_ns),
-             F_STR("next", "it sees mqw_cancelled"));
+             F_STR("next", "mqw_cancelled is true from now on: the function "
+                           "should return"));
     if (!h->set->timeout_abort)
         return;
     timer_init(&c->abort, end_process);
@@ -254,8 +255,8 @@ call_ended(struct place *place, int returned, bool late, struct outcome *out)
     if (returned == MQW_DONE)
         return;
     if (returned < MQW_DONE || returned >= VERDICT_COUNT) {
-        snprintf(out->error, sizeof out->error, "returned %d, no verdict",
-                 returned);
+        snprintf(out->error, sizeof out->error,
+                 "returned %d, which is no verdict", returned);
         out->said = false;
         out->verdict = MQW_RETRY;
     } else if (!out->error[0] && verdict_rules[returned].explains) {
@@ -408,6 +409,7 @@ static int plugin_load(const struct settings *set, void **object,
     char path[PATH_MAX], text[512];
     const unsigned *abi;
     struct stat st;
+    bool exports = dlsym(RTLD_DEFAULT, "mqw_id") != NULL;
     /* With a slash in the name, dlopen searches no other folder. */
     int n = snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./",
                      file);
@@ -420,10 +422,13 @@ static int plugin_load(const struct settings *set, void **object,
             p, file, "is not a shared object; build one with cc -shared -fPIC");
     *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!*object) {
-        snprintf(text, sizeof text,
-                 "cannot be loaded: %s; ldd -r %.200s shows what it lacks, cc "
-                 "-shared -fPIC builds one",
-                 dlerror(), path);
+        snprintf(text, sizeof text, "cannot be loaded: %s; %s%.200s%s",
+                 dlerror(), exports ? "ldd -r " : "", exports ? path : "",
+                 exports ? " shows what it lacks, cc -shared -fPIC builds one"
+                         : "plugins find no mqw_ functions in this program, "
+                           "because it is linked statically or without "
+                           "-rdynamic; run one with shared libraries and "
+                           "-rdynamic");
         return plugin_refuse(p, file, text);
     }
     abi = dlsym(*object, "mqw_abi");

@@ -157,32 +157,30 @@ static void stream_handler_close(struct handler **handler)
     struct handler *h = *handler;
     size_t count = 0, n = 0;
     struct stream_slot *p;
-    pid_t *ended, pid;
+    pid_t *known;
 
     if (!h)
         return;
     *handler = NULL;
     /* Tell all children to end, then wait for each. The threads that started
      * them have ended, so they are children of the main thread, like orphans.
-     * The list of ended children tells them from orphans without a search. */
+     * The list of their pids tells them from orphans without a search. */
     LIST_FOREACH (p, &h->all, all) {
         coprocess_leave(p->coprocess);
         count++;
     }
-    ended = calloc(count + 1, sizeof *ended);
-    LIST_FOREACH (p, &h->all, all) {
-        pid = coprocess_await(p->coprocess);
-        if (ended && pid)
-            ended[n++] = pid;
-    }
-    h->stream.ended = ended;
-    h->stream.ended_count = n;
+    known = calloc(count + 1, sizeof *known);
+    LIST_FOREACH (p, &h->all, all)
+        if (known && p->coprocess->child.pid)
+            known[n++] = p->coprocess->child.pid;
+    h->stream.known = known;
+    h->stream.known_count = n;
     while ((p = LIST_FIRST(&h->all)) != NULL) {
         coprocess_close(&p->coprocess);
         LIST_REMOVE(p, all);
         free(p);
     }
-    free(ended);
+    free(known);
     leftovers_close(&h->stream.leftovers);
     environment_base_close(&h->stream.base);
     pthread_mutex_destroy(&h->stream.cancels.mtx);

@@ -17,7 +17,6 @@
 _Static_assert(STREAM_HEAD >= 3 * (HEADER_MAX + HEADER_VALUE_MAX) + 200,
                "a head fits whatever the message says");
 
-/* Append bytes unchanged. Returns the end. */
 static char *bytes_put(char *at, const char *text, size_t size)
 {
     memcpy(at, text, size);
@@ -26,7 +25,6 @@ static char *bytes_put(char *at, const char *text, size_t size)
 
 #define PUT(at, literal) bytes_put(at, literal, sizeof(literal) - 1)
 
-/* Append a number in decimal. */
 static char *put_number(char *at, uint64_t n)
 {
     char digits[20];
@@ -103,32 +101,13 @@ static bool word_next(struct header_text *rest, struct header_text *word)
     return word->size > 0;
 }
 
-/* Read "delay=5s", if that is the next word of a retry. */
-static int delay_read(struct header_text *rest, struct stream_answer *out)
-{
-    static const char name[] = "delay=";
-    struct header_text after = *rest, word;
-    char value[DURATION_TEXT];
-    size_t skip = sizeof name - 1;
-
-    if (!word_next(&after, &word) || word.size < skip ||
-        memcmp(word.at, name, skip) != 0)
-        return 0;
-    if (word.size - skip >= sizeof value)
-        return -EBADMSG;
-    memcpy(value, word.at + skip, word.size - skip);
-    value[word.size - skip] = '\0';
-    if (duration_parse(value, &out->delay_ns) < 0)
-        return -EBADMSG;
-    out->delayed = true;
-    *rest = after;
-    return 0;
-}
-
 int stream_answer_parse(const char *line, size_t size,
                         struct stream_answer *out)
 {
-    struct header_text rest = {line, size}, word;
+    static const char name[] = "delay=";
+    const size_t skip = sizeof name - 1;
+    struct header_text rest = {line, size}, after, word;
+    char delay[DURATION_TEXT];
     int verdict = 0;
 
     if (size && line[size - 1] == '\r')
@@ -143,8 +122,19 @@ int stream_answer_parse(const char *line, size_t size,
     if (verdict == VERDICT_COUNT || !word_next(&rest, &out->id))
         return -EBADMSG;
     out->verdict = (enum mqw_verdict)verdict;
-    if (out->verdict == MQW_RETRY && delay_read(&rest, out) < 0)
-        return -EBADMSG;
+    /* The next word of a retry may be "delay=5s". */
+    after = rest;
+    if (out->verdict == MQW_RETRY && word_next(&after, &word) &&
+        word.size >= skip && memcmp(word.at, name, skip) == 0) {
+        if (word.size - skip >= sizeof delay)
+            return -EBADMSG;
+        memcpy(delay, word.at + skip, word.size - skip);
+        delay[word.size - skip] = '\0';
+        if (duration_parse(delay, &out->delay_ns) < 0)
+            return -EBADMSG;
+        out->delayed = true;
+        rest = after;
+    }
     while (rest.size && rest.at[rest.size - 1] == ' ')
         rest.size--;
     while (rest.size && *rest.at == ' ') {

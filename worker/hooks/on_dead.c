@@ -153,11 +153,11 @@ struct run {
 };
 
 /* Start the command. */
-static int hook_command_start(struct on_dead *h, struct run *r)
+static int hook_command_start(struct on_dead *h, struct run *r,
+                              const struct source_hook *hook)
 {
     static char shell[] = "sh", option[] = "-c";
     const struct settings *set = h->with.set;
-    const struct source_hook *hook = r->hook;
     char *argv[] = {shell, option, (char *)set->on_dead, NULL};
     struct ulid id = hook->id;
     struct message m = {
@@ -173,43 +173,40 @@ static int hook_command_start(struct on_dead *h, struct run *r)
         .group = hook->group,
     };
     struct delivery d = {.place = 0};
-    int fds[2], err;
+    int fds[2], in, err;
 
     delivery_parse(&d, &m, '\0');
     err = environment_build(&h->env, &h->base, &d,
-                            delivery_max_attempts(&d, set->max_attempts));
+                            delivery_max_attempts(&d, set->max_attempts),
+                            hook->letter);
     if (err)
         return err;
-    environment_letter(&h->env, hook->letter);
-    r->in = memfd_create("mqworker-letter", MFD_CLOEXEC);
-    if (r->in < 0)
-        return -errno;
-    err = file_write(r->in, hook->json, hook->json_size, 0);
+    in = memfd_create("mqworker-letter", MFD_CLOEXEC);
+    err = in < 0 ? -errno : file_write(in, hook->json, hook->json_size, 0);
     if (!err && pipe2(fds, O_CLOEXEC) < 0)
         err = -errno;
-    if (err)
-        return err;
-    r->err_out = fds[0];
-    r->err = fds[1];
-    r->started_ns = clock_mono_ns();
-    err = process_start(&r->process, SHELL, argv, h->env.vars,
-                        (int[]){r->in, -1, r->err}, 0);
-    fd_close(&r->in);
-    fd_close(&r->err);
+    if (!err) {
+        r->err_out = fds[0];
+        err = process_start(&r->process, SHELL, argv, h->env.vars,
+                            (int[]){in, -1, fds[1]}, 0);
+        close(fds[1]);
+    }
+    fd_close(&in);
     return err;
 }
 
 /* Read the command's stderr until it has ended. Returns false if `due_ns` came
- * first, or the descriptor `stop` became readable (-1: none). */
+ * first or, with `may_stop`, the worker's stop. */
 static bool hook_command_watch(struct on_dead *h, struct run *r,
-                               uint64_t due_ns, int stop)
+                               uint64_t due_ns, bool may_stop)
 {
     struct pollfd fds[3] = {{.fd = r->process.end, .events = POLLIN},
                             {.fd = r->err_out, .events = POLLIN},
-                            {.fd = stop, .events = POLLIN}};
+                            {.fd = may_stop ? h->wake : -1, .events = POLLIN}};
 
     for (;;) {
         int ms = clock_ms_until(due_ns);
+        eventfd_t ignored;
 
         if (poll(fds, 3, ms) < 0)
             continue; /* EINTR, ENOMEM */
@@ -217,84 +214,72 @@ static bool hook_command_watch(struct on_dead *h, struct run *r,
             fds[1].fd = -1;
         if (fds[0].revents)
             return true;
-        if (fds[2].revents || ms == 0)
+        /* Read the wake-up of a new death, which `fresh` notes, or of the stop.
+         * The read comes before the look at `stopping`: otherwise it could take
+         * the wake-up of a stop that began after the look. */
+        if (fds[2].revents)
+            (void)eventfd_read(h->wake, &ignored);
+        if (ms == 0 || (may_stop && atomic_load(&h->stopping)))
             return false;
     }
 }
 
-/* Supervise the command until it has ended. Returns false if it was terminated,
- * because its time was over or the worker is stopping. */
-static bool hook_command_supervise(struct on_dead *h, struct run *r)
-{
-    uint64_t kill_after_ns = h->with.set->kill_after_ns;
-    uint64_t due_ns = ns_add(r->started_ns, r->limit_ns), grace_ns;
-    bool ended;
-
-    stderr_tail_init(&h->tail, r->id, 0, h->with.stderr_limit);
-    ended = hook_command_watch(h, r, due_ns, h->stop);
-    if (!ended && atomic_load(&h->stopping)) {
-        grace_ns = ns_add(clock_mono_ns(), kill_after_ns);
-        ended =
-            hook_command_watch(h, r, grace_ns < due_ns ? grace_ns : due_ns, -1);
-    }
-    if (!ended) {
-        process_group_signal(r->process.pid, SIGTERM);
-        (void)hook_command_watch(h, r, ns_add(clock_mono_ns(), kill_after_ns),
-                                 -1);
-        process_group_signal(r->process.pid, SIGKILL);
-        (void)hook_command_watch(h, r, UINT64_MAX, -1);
-    }
-    fcntl(r->err_out, F_SETFL, O_NONBLOCK);
-    stderr_tail_drain(&h->tail, r->err_out);
-    stderr_tail_end(&h->tail, &h->out);
-    return ended;
-}
-
-/* Run the command for one death. Returns true if it succeeded; otherwise
- * h->out.error has the reason. */
+/* Run the command for one death, and supervise it until it has ended. Returns
+ * true if it succeeded; otherwise h->out.error has the reason. The command is
+ * terminated when its time is over, and when it has not ended within
+ * --kill-after of the worker's stop. */
 static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
 {
-    uint64_t limit_ns = h->with.set->timeout_ns;
-    struct run r = {.hook = hook,
-                    .in = -1,
-                    .err_out = -1,
-                    .err = -1,
-                    .process.end = -1,
-                    .limit_ns = limit_ns == UINT64_MAX ? LIMIT_NS : limit_ns};
-    char *error = h->out.error, text[ERRNO_LIMIT_TEXT];
+    const struct settings *set = h->with.set;
+    uint64_t limit_ns =
+        set->timeout_ns == UINT64_MAX ? LIMIT_NS : set->timeout_ns;
+    uint64_t kill_after_ns = set->kill_after_ns, due_ns, grace_ns;
+    struct run r = {.err_out = -1};
+    char *error = h->out.error, text[ERRNO_LIMIT_TEXT], id[ULID_TEXT];
     size_t room = sizeof h->out.error;
-    siginfo_t info = {0};
-    bool succeeded = false;
+    bool ended, succeeded = false;
+    siginfo_t info;
     int err;
 
-    ulid_print(hook->id, r.id);
     h->out.tail_size = 0;
     FAULT_POINT("on_dead_before_run");
-    err = hook_command_start(h, &r);
+    due_ns = ns_add(clock_mono_ns(), limit_ns);
+    err = hook_command_start(h, &r, hook);
     if (err) {
         snprintf(error, room, "cannot start: %s", errno_limit_text(-err, text));
     } else {
-        bool ended;
-
         FAULT_POINT("on_dead_running");
-        ended = hook_command_supervise(h, &r);
-        while (waitid(P_PID, (id_t)r.process.pid, &info, WEXITED) < 0 &&
-               errno == EINTR)
-            ;
+        stderr_tail_init(&h->tail, ulid_print(hook->id, id), 0,
+                         h->with.stderr_limit);
+        ended = hook_command_watch(h, &r, due_ns, true);
+        if (!ended && atomic_load(&h->stopping)) {
+            grace_ns = ns_add(clock_mono_ns(), kill_after_ns);
+            ended = hook_command_watch(
+                h, &r, grace_ns < due_ns ? grace_ns : due_ns, false);
+        }
+        if (!ended) {
+            process_group_signal(r.process.pid, SIGTERM);
+            (void)hook_command_watch(
+                h, &r, ns_add(clock_mono_ns(), kill_after_ns), false);
+            process_group_signal(r.process.pid, SIGKILL);
+            (void)hook_command_watch(h, &r, UINT64_MAX, false);
+        }
+        fcntl(r.err_out, F_SETFL, O_NONBLOCK);
+        stderr_tail_drain(&h->tail, r.err_out);
+        stderr_tail_end(&h->tail, &h->out);
+        info = process_wait(r.process.pid, 0, NULL);
         fd_close(&r.process.end);
         succeeded = ended && info.si_code == CLD_EXITED && info.si_status == 0;
         if (!ended && atomic_load(&h->stopping))
             snprintf(error, room, "the worker stopped");
         else if (!ended)
-            snprintf(error, room, "timeout %s",
-                     duration_print(r.limit_ns, text));
+            snprintf(error, room, "timeout %s", duration_print(limit_ns, text));
         else if (!succeeded)
             snprintf(error, room, "%s %d",
                      info.si_code == CLD_EXITED ? "exit" : "signal",
                      info.si_status);
     }
     FAULT_POINT("on_dead_after_run");
-    fd_close(&r.in);
     fd_close(&r.err_out);
     return succeeded;
 }

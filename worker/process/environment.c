@@ -90,7 +90,7 @@ __attribute__((format(printf, 2, 3))) static void var_add(struct environment *e,
 }
 
 int environment_build(struct environment *e, const struct environment_base *b,
-                      struct delivery *d, uint64_t max_attempts)
+                      struct delivery *d, uint64_t max_attempts, int64_t letter)
 {
     char mark[ENVIRONMENT_MARK], upper[HEADER_NAME_MAX + 1];
     struct header_text name, value;
@@ -130,14 +130,10 @@ int environment_build(struct environment *e, const struct environment_base *b,
         upper[name.size] = '\0';
         var_add(e, "MQW_%s=%.*s", upper, (int)value.size, value.at);
     }
+    if (letter)
+        var_add(e, "MQW_LETTER=%" PRId64, letter);
     e->vars[e->count] = NULL;
     return 0;
-}
-
-void environment_letter(struct environment *e, int64_t letter)
-{
-    var_add(e, "MQW_LETTER=%" PRId64, letter);
-    e->vars[e->count] = NULL;
 }
 
 void environment_close(struct environment *e)

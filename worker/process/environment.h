@@ -36,12 +36,13 @@ struct environment {
     size_t count, used;
     char text[ENVIRONMENT_BYTES];
 };
-/* Fill in the variables of a delivery; 0 or -ENOMEM. `e` starts zeroed and is
- * reused. `max_attempts` may have changed since the base was made. */
+/* Fill in the variables of a delivery; 0 or -ENOMEM. `e` starts zeroed and may
+ * be filled in again. `max_attempts` may have changed since the base was made.
+ * `letter` is the number of the dead letter that the delivery became; 0: none.
+ */
 int environment_build(struct environment *e, const struct environment_base *b,
-                      struct delivery *d, uint64_t max_attempts);
-/* Add MQW_LETTER to a built environment. */
-void environment_letter(struct environment *e, int64_t letter);
+                      struct delivery *d, uint64_t max_attempts,
+                      int64_t letter);
 void environment_close(struct environment *e);
 
 /* Print "MQW_DELIVERY=<nonce>-<seq>". It marks every process of one delivery,

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -114,6 +113,169 @@ static uint64_t boot_ticks(void)
            ns_a_tick;
 }
 
+siginfo_t process_wait(pid_t pid, int flags, struct usage *usage)
+{
+    struct kernel_rusage used = {0};
+    siginfo_t info = {0};
+    long rc;
+
+    do
+        rc = syscall(SYS_waitid, P_PID, pid, &info, WEXITED | flags, &used);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        info = (siginfo_t){.si_errno = errno};
+    if (usage)
+        *usage = (struct usage){
+            .cpu_ns = (uint64_t)(used.user_s + used.system_s) * NS_PER_S +
+                      (uint64_t)(used.user_us + used.system_us) * NS_PER_US,
+            .peak_bytes = (uint64_t)used.peak_kib << 10};
+    return info;
+}
+
+void process_peak_check(struct usage *usage)
+{
+    struct rusage own;
+
+    if (getrusage(RUSAGE_SELF, &own) < 0 ||
+        usage->peak_bytes <= (uint64_t)own.ru_maxrss << 10)
+        usage->peak_bytes = 0;
+}
+
+/* Return 0 for a descriptor that could be opened, or lacked room, which is no
+ * denial and may be over when the call is needed; else -errno. */
+static int fd_probe(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || errno == EMFILE || errno == ENFILE || errno == ENOMEM
+               ? 0
+               : -errno;
+}
+
+/* ---- the end of a process ----
+ *
+ * Linux older than 5.3 has no pidfds, and a filter of system calls may deny
+ * them. An eventfd then takes the place of each pidfd, and a thread writes it
+ * when the process has ended. */
+
+#define END_STACK   (128u << 10)
+#define END_LOOK_NS (10 * NS_PER_MS) /* between checks of another's child */
+
+static bool has_pidfds; /* constant after pidfds_once */
+static pthread_once_t pidfds_once = PTHREAD_ONCE_INIT;
+
+/* The argument of a thread, which frees it. */
+struct end_watch {
+    int fd;           /* copy of the eventfd */
+    sem_t started;    /* posted once `p` is set */
+    struct process p; /* pid <= 0: the start failed, and the thread exits */
+};
+
+static void pidfds_probe(void)
+{
+    has_pidfds = fd_probe(pidfd_open(getpid(), 0)) == 0;
+}
+
+/* Run a thread: wait for the end of its process, then make the eventfd
+ * readable. A child stays a zombie; the child of another process is checked
+ * every END_LOOK_NS. */
+static void *end_watch_main(void *arg)
+{
+    struct end_watch *w = arg;
+    struct process_stat now;
+
+    while (sem_wait(&w->started) < 0) /* EINTR */
+        ;
+    if (w->p.pid > 0 && process_wait(w->p.pid, WNOWAIT, NULL).si_code == 0)
+        while (process_stat(w->p.pid, &now) && now.start == w->p.start &&
+               now.state != 'Z')
+            nanosleep(&(struct timespec){.tv_nsec = END_LOOK_NS}, NULL);
+    eventfd_write(w->fd, 1);
+    close(w->fd);
+    sem_destroy(&w->started);
+    free(w);
+    return NULL;
+}
+
+/* Open the eventfd and start its thread. process_start does this before it
+ * starts the process, so the end of no handler goes unnoticed. */
+static int end_watch_open(struct end_watch **out, int *fd)
+{
+    struct end_watch *w = calloc(1, sizeof *w);
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, old;
+    int err = 0;
+
+    *fd = -1;
+    if (!w)
+        return -ENOMEM;
+    *fd = eventfd(0, EFD_CLOEXEC);
+    w->fd = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, 3);
+    if (w->fd < 0)
+        err = -errno;
+    sem_init(&w->started, 0, 0);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, END_STACK);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (!err)
+        err = -pthread_create(&thread, &attr, end_watch_main, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (!err) {
+        *out = w;
+        return 0;
+    }
+    fd_close(fd);
+    fd_close(&w->fd);
+    sem_destroy(&w->started);
+    free(w);
+    return err;
+}
+
+int process_watch(struct process *p)
+{
+    struct end_watch *w = NULL;
+    int err = 0;
+
+    pthread_once(&pidfds_once, pidfds_probe);
+    if (has_pidfds) {
+        p->end = pidfd_open(p->pid, 0);
+        return p->end < 0 ? -errno : 0;
+    }
+    err = end_watch_open(&w, &p->end);
+    if (!err) {
+        w->p = *p;
+        sem_post(&w->started);
+    }
+    return err;
+}
+
+void process_reap(const struct process *p)
+{
+    siginfo_t info;
+
+    if (has_pidfds &&
+        (waitid(P_PIDFD, (id_t)p->end, &info, WEXITED | WNOHANG) == 0 ||
+         errno != EINVAL)) /* Linux 5.3 */
+        return;
+    if (process_start_time(p->pid) == p->start)
+        (void)process_wait(p->pid, WNOHANG, NULL);
+}
+
+int process_signal(const struct process *p, int sig)
+{
+    if (has_pidfds)
+        return pidfd_send_signal(p->end, sig, NULL, 0) < 0 ? -errno : 0;
+    if (process_start_time(p->pid) != p->start)
+        return -ESRCH;
+    return kill(p->pid, sig) < 0 ? -errno : 0;
+}
+
+/* ---- start ---- */
+
 /* Arguments and results of child_main, in the parent's memory. */
 struct birth {
     const char *path;
@@ -182,24 +344,37 @@ int process_start(struct process *out, const char *path, char *const argv[],
     struct birth b = {
         .path = path, .argv = argv, .env = env, .fds = fds, .alive = alive};
     _Alignas(16) char stack[STACK];
-    siginfo_t info;
+    struct end_watch *watch = NULL;
+    int err = 0;
 
     pthread_once(&changed_once, changed_find);
+    pthread_once(&pidfds_once, pidfds_probe);
+    if (!has_pidfds)
+        err = end_watch_open(&watch, &out->end);
+    if (err)
+        return err;
     out->start = boot_ticks();
     out->pid =
         clone(child_main, stack + sizeof stack,
-              CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &b, &out->end);
-    if (out->pid < 0)
-        return -errno;
+              CLONE_VM | CLONE_VFORK | (has_pidfds ? CLONE_PIDFD : 0) | SIGCHLD,
+              &b, &out->end);
+    err = out->pid < 0 ? -errno : 0;
+    if (!err && !b.err && b.tick != out->start)
+        out->start = process_start_time(out->pid);
+    if (watch) {
+        watch->p = *out;
+        sem_post(&watch->started);
+    }
+    if (err) {
+        if (watch)
+            close(out->end);
+        return err;
+    }
     if (b.err) {
-        while (waitid(P_PID, (id_t)out->pid, &info, WEXITED) < 0 &&
-               errno == EINTR)
-            ;
+        (void)process_wait(out->pid, 0, NULL);
         close(out->end);
         return -b.err;
     }
-    if (b.tick != out->start)
-        out->start = process_start_time(out->pid);
     return 0;
 }
 
@@ -340,40 +515,17 @@ int command_start(struct command *c, struct process *out, char *const env[],
 
 /* ---- calls of the kernel that a filter may deny ---- */
 
-/* Return 0 for a descriptor that could be opened, or lacked room, which is no
- * denial and may be over when the call is needed; else -errno. */
-static int fd_probe(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0 || errno == EMFILE || errno == ENFILE || errno == ENOMEM
-               ? 0
-               : -errno;
-}
-
 /* A filter (seccomp(2)) returns the errno that it was set up with, most often
- * EPERM, or ENOSYS, which an old kernel returns as well. Errors that a call
- * returns by itself are no denial. */
+ * EPERM or ENOSYS. Errors that a call returns by itself are no denial. */
 int denied_check(const struct settings *set, struct problem *p)
 {
     const char *call = "waitid";
-    siginfo_t info;
-    int err;
-
     /* This process is no child of its own, so the answer is ECHILD, and no
      * child is reaped. */
-    do
-        err = waitid(P_PID, (id_t)getpid(), &info,
-                     WEXITED | WNOHANG | WNOWAIT) < 0
-                  ? -errno
-                  : 0;
-    while (err == -EINTR);
+    int err = -process_wait(getpid(), WNOHANG | WNOWAIT, NULL).si_errno;
+
     if (err == -ECHILD)
         err = 0;
-    if (!err) {
-        call = "pidfd_open";
-        err = fd_probe(pidfd_open(getpid(), 0));
-    }
     if (!err && !set->stream) {
         call = "memfd_create";
         err = fd_probe(memfd_create("mqworker-probe", MFD_CLOEXEC));
@@ -383,31 +535,12 @@ int denied_check(const struct settings *set, struct problem *p)
     return problem_set(
         p, EX_OSERR, -err,
         "handlers cannot be run: %s(2): %s; a filter of system calls (seccomp) "
-        "denies it%s: allow waitid, pidfd_open and memfd_create, systemd "
+        "denies it: allow waitid and memfd_create, systemd "
         "`SystemCallFilter=`, in a container its seccomp profile",
-        call, errno_text(-err),
-        err == -ENOSYS ? ", or the kernel is older than 5.3" : "");
+        call, errno_text(-err));
 }
 
 /* ---- a long-lived process ---- */
-
-void child_init(struct child *c)
-{
-    *c = (struct child){.in = -1, .out = -1, .err = -1, .end = -1, .statm = -1};
-    pthread_mutex_init(&c->mtx, NULL);
-}
-
-void child_fini(struct child *c)
-{
-    pthread_mutex_destroy(&c->mtx);
-}
-
-void child_close(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
 
 static void child_close_all(struct child *c)
 {
@@ -496,17 +629,15 @@ uint64_t child_rss(const struct child *c)
 }
 
 /* Clear the pid before its number is free. */
-bool child_reap(struct child *c, siginfo_t *how)
+siginfo_t child_reap(struct child *c)
 {
     pid_t pid = c->pid;
-    int err;
+    siginfo_t how;
 
     pthread_mutex_lock(&c->mtx);
     c->pid = 0;
     pthread_mutex_unlock(&c->mtx);
-    *how = (siginfo_t){0};
-    while ((err = waitid(P_PID, (id_t)pid, how, WEXITED)) < 0 && errno == EINTR)
-        ;
+    how = process_wait(pid, 0, NULL);
     child_close_all(c);
-    return err == 0;
+    return how;
 }

@@ -38,6 +38,12 @@ struct process {
     uint64_t start; /* clock ticks since boot; with the pid, names a process */
 };
 
+/* Open `end` of a running process, whose pid and start are set. On an error
+ * `end` is -1. */
+int process_watch(struct process *p);
+/* Signal a process whose `end` is open. -ESRCH: it has ended. */
+int process_signal(const struct process *p, int sig);
+
 /* Find the path of `name`: unchanged if it has a slash, else the first
  * executable file in $PATH. -ENOENT: not found, -EACCES: not executable. */
 int process_find(const char *name, char out[PATH_MAX]);
@@ -51,6 +57,19 @@ int process_start(struct process *out, const char *path, char *const argv[],
 /* Signal a process group, or its leader if that has moved to another group.
  * SIGTERM also continues stopped processes. The leader must not be reaped. */
 void process_group_signal(pid_t leader, int sig);
+
+/* Wait for a child. Returns how it ended; *usage, unless `usage` is NULL, gets
+ * what it used. `flags` as waitid(2): with WNOWAIT the child stays a zombie. If
+ * somebody else took its status, si_code is 0, and si_errno the reason. */
+siginfo_t process_wait(pid_t pid, int flags, struct usage *usage);
+/* Set the peak to 0, unknown, unless it is above the worker's own. A handler
+ * starts in the memory of the worker (process_start), and the kernel counts the
+ * peak of that memory as the handler's (exec_mmap in fs/exec.c). Makes a system
+ * call. */
+void process_peak_check(struct usage *usage);
+/* Reap a process that was started or watched and has ended, if it is our child.
+ * Another process that got its number since is left alone. */
+void process_reap(const struct process *p);
 
 /* ---- the command that is run for messages ---- */
 
@@ -112,17 +131,13 @@ struct child_spec {
     bool measured;            /* child_rss will be called */
 };
 
-void child_init(struct child *c);
-void child_fini(struct child *c); /* after child_reap */
 int child_start(struct child *c, const struct child_spec *spec);
 /* Signal the child's process group, if there is a child. */
 void child_signal(struct child *c, int sig);
 /* Return the child's resident memory in bytes; 0: not known. */
 uint64_t child_rss(const struct child *c);
-/* Close one of in, out, err. */
-void child_close(int *fd);
-/* Take the status of a child that has ended, and close all. Returns false if
- * somebody else took the status (leftovers.h). */
-bool child_reap(struct child *c, siginfo_t *how);
+/* Wait for the child's end, take its status as process_wait does, and close its
+ * descriptors. */
+siginfo_t child_reap(struct child *c);
 
 #endif

@@ -43,13 +43,13 @@ struct message_ops {
     /* Called before a byte of the message can reach a handler. From here on a
      * crash of the worker counts. */
     void (*run)(struct message *m, uint64_t started_ns); /* wall */
-    /* Called after run, in this order, before a byte of the message can reach
-     * the process. The next start finds the process again by its mark (0: the
-     * sequence is the mark), and, once its group is known, by that. Neither is
-     * called for a C function. */
-    void (*handler)(struct message *m, uint64_t mark, uint64_t start);
-    void (*handler_group)(struct message *m, pid_t group);
-    /* The handler never had the message, or its answer does not count any more.
+    /* Called after run, before a byte of the message can reach the process, but
+     * not for a C function. The next start finds the process by its mark (0:
+     * the sequence is the mark), or kills its group. The start time is written
+     * before the group, because no group without a start time is killed. */
+    void (*handler)(struct message *m, uint64_t mark, uint64_t start,
+                    pid_t group);
+    /* Called if the handler never had the message, or its answer is ignored.
      * The message is still lent. */
     void (*unrun)(struct message *m, bool may_have_run);
 };

@@ -277,11 +277,9 @@ struct source {
  *   settle          any; the lane's    disk           see struct settle
  *   release         any                nothing        -
  *   rest            the lane's         nothing        -
- *   pending, room, fresh, parts
- *                   any                nothing        -
+ *   parts           any                nothing        -
  *   is_due          any                disk, broker   YES, NO, -errno
- *   count           any                disk, broker   >= 0, -errno
- *   lent            any                nothing        -
+ *   count           any                source_count   the number, -errno
  *   resize          one at a time      disk           0, problem
  *   wanted, tuned   any                nothing        -
  *   clock_set       the loop           nothing        -
@@ -292,9 +290,8 @@ struct source {
  * some seconds; nothing else waits for a network. No operation is called from
  * an event, except where one of them says so.
  *
- * Ownership: what take, take_due and recover return is lent to the caller; it
- * is given back by settle. Any later call with the same lane ends the right to
- * read the message that was settled last with it. */
+ * Any later call with the same lane ends the right to read the message that was
+ * settled last with it. */
 struct source_ops {
     const char *name; /* "mq" */
     bool late;        /* settle may return -EINPROGRESS */
@@ -319,16 +316,8 @@ struct source_ops {
     /* Drop what is kept for the lane, because it has no work. */
     void (*rest)(struct source *s, unsigned lane);
 
-    /* Return true if take is worth a call although poll_fd is not readable. */
-    bool (*pending)(const struct source *s);
-    /* Return how many more messages could be lent now; a hint. At 0 nothing can
-     * be taken. */
-    unsigned (*room)(const struct source *s);
-    /* Return the number of messages at the origin; -1: not known. */
-    long (*fresh)(const struct source *s);
     /* Return YES if a message is due. */
     int (*is_due)(struct source *s);
-    /* Count messages. */
     int64_t (*count)(struct source *s, enum source_count what);
     /* Visit each part of the origin, by number. NULL, or no visit: the origin
      * is one whole. */
@@ -336,12 +325,11 @@ struct source_ops {
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg);
 
-    unsigned (*lent)(const struct source *s);
-    /* Change that number, up to lent_most. After a problem it is as before. */
+    /* Change COUNT_SLOTS, up to lent_most. After a problem it is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
 
-    /* Fetch messages again: the source rests, and one may be taken. May be
-     * NULL. */
+    /* Fetch messages again, because the worker may take one; called while the
+     * source rests. May be NULL. */
     void (*wanted)(struct source *s);
     /* Follow a changed setting. */
     void (*tuned)(struct source *s);
@@ -350,15 +338,14 @@ struct source_ops {
     void (*clock_set)(struct source *s);
 
     /* Visit each handler that was running when the last owner died, at most
-     * lent() of them. Changes no message that ran: the start is refused if
+     * COUNT_SLOTS of them. Changes no message that ran: the start is refused if
      * these handlers cannot be ended. */
     int (*runs)(struct source *s,
                 void (*visit)(void *arg, const struct source_run *run),
                 void *arg, struct problem *p);
     /* Visit each message that is left, in the order of seq, after all these
      * handlers have ended. `visit` settles the message, or keeps it lent. Stops
-     * at the first error of `visit`; messages that were not visited then are as
-     * they were. */
+     * at the first error of `visit`; the other messages stay as they were. */
     int (*recover)(struct source *s,
                    int (*visit)(void *arg, const struct source_left *left),
                    void *arg);

@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <mqueue.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +35,6 @@ static void setup(void)
 
 static void teardown(void)
 {
-    handler_forward.stop(handler, SIGTERM);
     handler_forward.close(&handler);
     harness_fini();
 }

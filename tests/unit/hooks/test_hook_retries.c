@@ -1,7 +1,18 @@
 /* test_hook_retries.c - when a failed command runs again, in virtual time */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include "common/base/log.h"
+#include "tests/harness/harness.h"
+#include "worker/config/settings.h"
 #include "worker/hooks/on_dead.h"
+#include "worker/source/source.h"
 
 static struct hook_retries u;
 static uint64_t now, due;
@@ -67,4 +78,76 @@ Test(hook_retries, those_that_have_no_room_are_not_noted)
     cr_assert_eq(hook_retries_postpone(&u, HOOK_RETRIES_MOST + 1, now), 0);
     cr_assert_not(hook_retries_has(&u, HOOK_RETRIES_MOST + 1));
     cr_assert_gt(hook_retries_postpone(&u, 1, now), 0, "one that is there");
+}
+
+/* ---- a stop while the command runs ---- */
+
+static atomic_bool dead;    /* there is a death */
+static atomic_bool started; /* the command was started, or soon is */
+static atomic_bool reads;   /* the thread is about to read the second wake-up */
+
+/* Replaces the function of libc for the thread of --on-dead. The second wake-up
+ * is read only after the stop has added its own. */
+int eventfd_read(int fd, eventfd_t *value)
+{
+    char path[64], line[64];
+    unsigned long long count = 0;
+    FILE *info;
+
+    if (atomic_load(&started) && !atomic_exchange(&reads, true)) {
+        snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+        while (count < 2) {
+            info = fopen(path, "r");
+            while (fgets(line, sizeof line, info))
+                (void)sscanf(line, "eventfd-count: %llx", &count);
+            fclose(info);
+        }
+    }
+    return read(fd, value, sizeof *value) == sizeof *value ? 0 : -1;
+}
+
+static int hook(struct source *s, int64_t after, struct source_hook *out)
+{
+    (void)s;
+    if (!atomic_load(&dead) || after >= 1)
+        return -ENOENT;
+    *out = (struct source_hook){.n = 1,
+                                .letter = 1,
+                                .json = strdup("{}"),
+                                .json_size = 2,
+                                .data = strdup("x"),
+                                .size = 1};
+    atomic_store(&started, true);
+    return 0;
+}
+
+Test(hook_retries, a_stop_is_seen_that_comes_with_another_death,
+     .init = harness_init, .fini = harness_fini)
+{
+    static const struct source_local_ops local = {.hook = hook};
+    static struct source source = {.local = &local};
+    struct settings set;
+    struct on_dead *h;
+    struct problem p;
+    uint64_t begin;
+
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    settings_init(&set);
+    strcpy(set.queue, "/q");
+    set.on_dead = "exec sleep 1000";
+    set.timeout_ns = 60 * NS_PER_S;
+    set.kill_after_ns = NS_PER_MS;
+    cr_assert_eq(
+        on_dead_open(
+            &h, &(struct on_dead_setup){.set = &set, .source = &source}, &p),
+        0);
+    atomic_store(&dead, true);
+    on_dead_wake(h);
+    harness_until(atomic_load(&started), 20000);
+    on_dead_wake(h);
+    harness_until(atomic_load(&reads), 20000);
+    begin = clock_mono_ns();
+    on_dead_close(&h);
+    cr_assert_null(h);
+    cr_assert_lt(clock_mono_ns() - begin, 50 * NS_PER_S);
 }

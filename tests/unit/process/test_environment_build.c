@@ -52,7 +52,7 @@ static void build(const char *message, unsigned flags, uint32_t failures)
     delivery_read(&d, &lent.m, 0);
     cr_assert_not(d.unfit, "%s", d.why);
     slot_run(slot, 1);
-    cr_assert_eq(environment_build(&env, &base, &d, 5), 0);
+    cr_assert_eq(environment_build(&env, &base, &d, 5, 0), 0);
 }
 
 /* value - of a variable; NULL: there is none. Two of it fail the test. */

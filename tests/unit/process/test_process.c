@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "worker/loop/signals.h"
 #include "worker/process/process.h"
 
@@ -85,6 +86,35 @@ Test(process, a_start_gives_a_descriptor_that_tells_of_the_end)
     kill(pid, SIGKILL);
     cr_assert_eq(poll(&end, 1, 10000), 1);
     stop(pid);
+}
+
+/* tail keeps 64 MiB, and the shell waits for it. */
+Test(process, an_end_tells_what_the_process_and_its_children_used)
+{
+    static const char script[] = "head -c 67108864 /dev/zero | "
+                                 "tail -c 67108864 >/dev/null; exit 7";
+    const char *argv[] = {"sh", "-c", script, NULL};
+    struct usage usage, small = {.cpu_ns = 1, .peak_bytes = 1};
+    siginfo_t info;
+
+    cr_assert_eq(process_start(&started, "/bin/sh", (char *const *)argv,
+                               environ, (int[]){-1, -1, -1}, 0),
+                 0);
+    info = process_wait(started.pid, WNOWAIT, NULL);
+    cr_assert_eq(info.si_status, 7);
+    info = process_wait(started.pid, 0, &usage);
+    cr_assert(info.si_code == CLD_EXITED && info.si_status == 7 &&
+              info.si_pid == started.pid);
+    close(started.end);
+    process_peak_check(&usage);
+    cr_assert(usage.cpu_ns > 0 && usage.cpu_ns < 3600 * NS_PER_S);
+    cr_assert_geq(usage.peak_bytes, 64u << 20);
+    cr_assert_lt(usage.peak_bytes, 256u << 20);
+    process_peak_check(&small);
+    cr_assert_eq(small.peak_bytes, 0, "it may be ours");
+    info = process_wait(started.pid, 0, &usage);
+    cr_assert(info.si_code == 0 && info.si_errno == ECHILD);
+    cr_assert(usage.cpu_ns == 0 && usage.peak_bytes == 0);
 }
 
 Test(process, what_cannot_be_started_leaves_nothing)

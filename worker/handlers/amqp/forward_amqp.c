@@ -122,7 +122,7 @@ static struct coprocess *lane_get(struct handler *h)
         return lane;
     lane = calloc(1, sizeof *lane);
     if (lane)
-        lane->open = calloc(h->set->window, sizeof *lane->open);
+        lane->open = calloc((size_t)h->set->window, sizeof *lane->open);
     if (!lane || !lane->open) {
         free(lane);
         return NULL;
@@ -273,8 +273,8 @@ static void lane_fail(struct coprocess *lane)
 
 /* Wait until all published messages are confirmed, then return the next open
  * delivery with its outcome. NULL: woken, and there is room for more. After a
- * failure close the connection, with its copies of the messages: they are given
- * back, and published again from their slots. */
+ * failure, close the connection and drop its copies of the messages: the
+ * messages are given back, and published again from their slots. */
 static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
 {
     const struct sent *s;
@@ -287,7 +287,7 @@ static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
             (void)publisher_flush(lane->publisher, &lane->failed);
         FAULT_POINT("amqp_forward_confirmed");
         if (lane->failed.text[0])
-            publisher_close(&lane->publisher);
+            lane_fail(lane);
         lane->flushed = true;
     }
     s = &lane->open[lane->next++];
