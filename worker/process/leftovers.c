@@ -33,7 +33,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/vfs.h>
@@ -66,17 +65,11 @@ struct seen {
     bool chosen;
 };
 
-/* A process that a search has found; fd < 0: it has ended. */
-struct found {
-    pid_t pid;
-    int fd;
-};
-
 struct process_search {
-    int epoll; /* all pidfds */
+    int epoll; /* `end` of each found process */
     struct seen *seen;
     size_t seen_count, seen_room;
-    struct found *found;
+    struct process *found; /* end < 0: it has ended */
     size_t found_count, found_room, living;
     char *env; /* one environment, read whole */
     size_t env_room;
@@ -127,24 +120,24 @@ int process_search_open(struct process_search **out)
     return 0;
 }
 
-/* Close the pidfd of a found process. Closing alone would not take it out of
- * the epoll set: a child that another thread is just starting has the
- * descriptor, too, until its execve, and the set would report its end again and
- * again. */
-static void found_release(struct process_search *m, struct found *f)
+/* Stop waiting for a found process. Closing its descriptor alone would
+ * not take it out of the epoll set: a child that another thread is just
+ * starting has the descriptor, too, until its execve, and the set would report
+ * its end again and again. */
+static void found_drop(struct process_search *m, struct process *f)
 {
-    (void)epoll_ctl(m->epoll, EPOLL_CTL_DEL, f->fd, NULL);
-    close(f->fd);
-    f->fd = -1;
+    (void)epoll_ctl(m->epoll, EPOLL_CTL_DEL, f->end, NULL);
+    fd_close(&f->end);
+    m->living--;
 }
 
 /* Forget the results of the last search. */
 static void search_forget(struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
-        if (m->found[i].fd >= 0)
-            found_release(m, &m->found[i]);
-    m->found_count = m->seen_count = m->living = 0;
+        if (m->found[i].end >= 0)
+            found_drop(m, &m->found[i]);
+    m->found_count = m->seen_count = 0;
 }
 
 void process_search_close(struct process_search **marked)
@@ -193,34 +186,6 @@ static size_t env_read(struct process_search *m, pid_t pid)
     if (size > 0)
         m->env[size] = '\0';
     return size;
-}
-
-/* Note all processes except ourselves. */
-static int proc_walk(struct process_search *m)
-{
-    DIR *proc = opendir("/proc");
-    struct dirent *entry;
-    struct seen *seen, s;
-    int err = 0;
-
-    if (!proc)
-        return problem_code(errno);
-    while (!err && (entry = readdir(proc)) != NULL) {
-        if (!isdigit((unsigned char)entry->d_name[0]))
-            continue;
-        s = (struct seen){.pid = (pid_t)strtol(entry->d_name, NULL, 10)};
-        if (s.pid == getpid() || !process_stat(s.pid, &s.stat))
-            continue;
-        seen = array_grow(m->seen, m->seen_count, &m->seen_room, sizeof s);
-        if (seen) {
-            m->seen = seen;
-            m->seen[m->seen_count++] = s;
-        } else {
-            err = -ENOMEM;
-        }
-    }
-    closedir(proc);
-    return err;
 }
 
 static int by_pid(const void *a, const void *b)
@@ -298,67 +263,77 @@ static bool is_meant(struct process_search *m,
     return false;
 }
 
-/* Do not wait for a found process any more. */
-static void found_drop(struct process_search *m, struct found *f)
+/* Handle the end of a found process, and reap it if it is our child. */
+static void found_ended(struct process_search *m, struct process *f)
 {
-    found_release(m, f);
-    m->living--;
-}
-
-/* Handle the end of a found process; take its status if it is our child. */
-static void found_ended(struct process_search *m, struct found *f)
-{
-    siginfo_t info;
-
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): m->found has f */
-    (void)waitid(P_PIDFD, (id_t)f->fd, &info, WEXITED | WNOHANG);
+    process_reap(f);
     found_drop(m, f);
 }
 
-/* Open a pidfd for a process, if it is still the one that was seen. */
+/* Watch for the end of a process, if it is still the one that was seen. */
 static int found_hold(struct process_search *m, const struct seen *s)
 {
     struct epoll_event ev = {.events = EPOLLIN};
     struct pollfd ended = {.events = POLLIN};
-    struct found *f =
+    struct process *f =
         array_grow(m->found, m->found_count, &m->found_room, sizeof *f);
-    int fd = pidfd_open(s->pid, 0);
+    struct process one = {.pid = s->pid, .start = s->stat.start};
+    int err = process_watch(&one);
 
     if (f)
         m->found = f;
-    if (fd < 0) /* gone, or its number is now that of a thread (ENOENT; EINVAL
-                 * before 6.9) */
-        return errno == ESRCH || errno == EINVAL || errno == ENOENT ? 0
-                                                                    : -errno;
+    if (err) /* gone, or its number is now that of a thread (ENOENT; EINVAL
+              * before 6.9) */
+        return err == -ESRCH || err == -EINVAL || err == -ENOENT ? 0 : err;
     if (!f) {
-        close(fd);
+        close(one.end);
         return -ENOMEM;
     }
-    if (process_start_time(s->pid) != s->stat.start) {
-        close(fd);
+    if (process_start_time(one.pid) != one.start) {
+        close(one.end);
         return 0;
     }
     f = &m->found[m->found_count];
-    *f = (struct found){.pid = s->pid, .fd = fd};
+    *f = one;
     ev.data.u64 = m->found_count++;
     m->living++;
-    ended.fd = fd;
+    ended.fd = one.end;
     if (poll(&ended, 1, 0) > 0)
         found_ended(m, f);
-    else if (epoll_ctl(m->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+    else if (epoll_ctl(m->epoll, EPOLL_CTL_ADD, one.end, &ev) < 0)
         return -errno;
     return 0;
 }
 
-/* Choose the processes that are meant, then those that they started, and hold
- * all of them. */
+/* Read all of /proc except ourselves, choose the processes that are meant, then
+ * those that they started, and hold all of them. */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *c)
 {
-    int err;
+    struct dirent *entry;
+    struct seen *seen, one;
+    DIR *proc;
+    int err = 0;
 
     search_forget(m);
-    err = proc_walk(m);
+    proc = opendir("/proc");
+    if (!proc)
+        return problem_code(errno);
+    while (!err && (entry = readdir(proc)) != NULL) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        one = (struct seen){.pid = (pid_t)strtol(entry->d_name, NULL, 10)};
+        if (one.pid == getpid() || !process_stat(one.pid, &one.stat))
+            continue;
+        seen = array_grow(m->seen, m->seen_count, &m->seen_room, sizeof one);
+        if (seen) {
+            m->seen = seen;
+            m->seen[m->seen_count++] = one;
+        } else {
+            err = -ENOMEM;
+        }
+    }
+    closedir(proc);
     if (err || m->seen_count == 0) /* /proc may show no process at all */
         return err;
     qsort(m->seen, m->seen_count, sizeof *m->seen, by_pid);
@@ -380,7 +355,7 @@ int process_search_find(struct process_search *m,
 size_t process_search_living(struct process_search *m)
 {
     struct epoll_event events[EVENTS];
-    int n = EVENTS;
+    int n = m->found_count > 0 ? EVENTS : 0;
 
     while (n == EVENTS) {
         n = epoll_wait(m->epoll, events, EVENTS, 0);
@@ -402,7 +377,7 @@ int process_search_end(struct process_search *m,
                        const struct process_search_choice *choice)
 {
     struct pollfd p = {.fd = m->epoll, .events = POLLIN};
-    int sum = 0, killed;
+    int sum = 0, killed, err;
 
     do {
         int living = process_search_find(m, choice);
@@ -411,17 +386,18 @@ int process_search_end(struct process_search *m,
             return living;
         killed = 0;
         for (size_t i = 0; i < m->found_count; i++) {
-            struct found *f = &m->found[i];
+            struct process *f = &m->found[i];
 
-            if (f->fd < 0)
+            if (f->end < 0)
                 continue;
-            if (pidfd_send_signal(f->fd, SIGKILL, NULL, 0) == 0) {
+            err = process_signal(f, SIGKILL);
+            if (!err) {
                 killed++;
-            } else if (errno == ESRCH) {
+            } else if (err == -ESRCH) {
                 found_ended(m, f);
             } else {
                 log_warn("process_not_killed", F_INT("pid", f->pid),
-                         F_STR("error", errno_text(errno)));
+                         F_STR("error", errno_text(-err)));
                 found_drop(m, f);
             }
         }
@@ -430,7 +406,7 @@ int process_search_end(struct process_search *m,
                 continue;
             /* A killed process that stays is stuck in the kernel. */
             for (size_t i = 0; i < m->found_count; i++)
-                if (m->found[i].fd >= 0)
+                if (m->found[i].end >= 0)
                     log_warn("process_stays", F_INT("pid", m->found[i].pid),
                              F_STR("next",
                                    "it was killed and has not ended; its "
@@ -602,9 +578,7 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
 
 void leftovers_hurry(struct leftovers *s)
 {
-    uint64_t one = 1;
-
-    (void)!write(s->hurry, &one, sizeof one);
+    (void)eventfd_write(s->hurry, 1);
 }
 
 /* Log that processes could not be searched for, so they keep running. */
@@ -685,7 +659,7 @@ static void batch_search_locked(struct leftovers *s)
     s->searching = true;
     pthread_mutex_unlock(&s->mtx);
     killed = process_search_open(&m);
-    if (!killed)
+    if (m)
         killed = process_search_end(m, &choice);
     process_search_close(&m);
     for (size_t i = 0; i < n && killed < 0; i++)
@@ -734,30 +708,9 @@ void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
 
 /* ---- handlers of a dead worker ---- */
 
-/* Kill a process group, if its leader is the process that was noted: the leader
- * keeps the number from any other group. On return the leader is gone; the
- * others carry the mark, and are found by it. */
-static bool stale_group_kill(const struct stale_handler *l)
-{
-    struct pollfd p = {.fd = -1, .events = POLLIN};
-    bool same;
-
-    if (l->pgid > 1 && l->start != 0)
-        p.fd = pidfd_open(l->pgid, 0);
-    same = p.fd >= 0 && process_start_time(l->pgid) == l->start;
-    if (same) {
-        kill(-l->pgid, SIGKILL);
-        while (poll(&p, 1, WARN_MS) <= 0)
-            log_warn("leftover_stays", F_INT("pid", l->pgid),
-                     F_STR("next", "its message waits until it has ended; see "
-                                   "what it waits for in /proc/PID/stack"));
-    }
-    if (p.fd >= 0)
-        close(p.fd);
-    return same;
-}
-
-/* Kill process groups first, then all processes that carry a mark. */
+/* Kill process groups first, then all processes that carry a mark. A group is
+ * killed only if its leader is the process that was noted: while the leader
+ * lives, no other group has its number. */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n)
 {
@@ -768,14 +721,28 @@ int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
     int groups = 0, killed = 0, err = of ? process_search_open(&m) : -ENOMEM;
 
     for (size_t i = 0; i < n && !err; i++) {
+        const struct stale_handler *l = &list[i];
+        struct process leader = {.pid = l->pgid, .end = -1, .start = l->start};
+        struct pollfd end = {.events = POLLIN};
         size_t k = 0;
 
-        of[i] = (struct process_search_delivery){.seq = list[i].mark};
+        of[i] = (struct process_search_delivery){.seq = l->mark};
         /* Each message of a long-lived child names the child. */
-        while (list[k].pgid != list[i].pgid || list[k].start != list[i].start)
+        while (list[k].pgid != l->pgid || list[k].start != l->start)
             k++;
-        if (k == i)
-            groups += stale_group_kill(&list[i]);
+        if (k == i && l->pgid > 1 && l->start != 0)
+            (void)process_watch(&leader);
+        end.fd = leader.end;
+        if (end.fd >= 0 && process_start_time(l->pgid) == l->start) {
+            kill(-l->pgid, SIGKILL);
+            while (poll(&end, 1, WARN_MS) <= 0)
+                log_warn("leftover_stays", F_INT("pid", l->pgid),
+                         F_STR("next",
+                               "its message waits until it has ended; see "
+                               "what it waits for in /proc/PID/stack"));
+            groups++;
+        }
+        fd_close(&leader.end);
     }
     if (m && !err && n > 0)
         killed = process_search_end(m, &choice);

@@ -15,30 +15,43 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* number_of - of a call that this can deny; -1: none */
-static long number_of(const char *name, size_t size)
+#include "common/base/libc.h"
+
+#define LAST 100000u
+
+/* A range of numbers to deny. New calls have the same numbers on all
+ * machines. */
+struct denied {
+    const char *name;
+    unsigned first, last;
+};
+
+static const struct denied *denied_find(const char *name, size_t size)
 {
-    static const struct {
-        const char *name;
-        long number;
-    } calls[] = {{"waitid", SYS_waitid},
-                 {"pidfd_open", SYS_pidfd_open},
-                 {"memfd_create", SYS_memfd_create}};
+    static const struct denied calls[] = {
+        {"waitid", SYS_waitid, SYS_waitid},
+        {"pidfd_open", SYS_pidfd_open, SYS_pidfd_open},
+        {"memfd_create", SYS_memfd_create, SYS_memfd_create},
+        {"mq_open", SYS_mq_open, SYS_mq_open},
+        {"LINUX_4_18", SYS_pidfd_send_signal, LAST},
+        {"LINUX_5_4", SYS_close_range, LAST},
+    };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         if (strlen(calls[i].name) == size &&
             memcmp(calls[i].name, name, size) == 0)
-            return calls[i].number;
-    return -1;
+            return &calls[i];
+    return NULL;
 }
 
-/* deny - that number says `err` from now on; programs of this kind only, as it
- * does not look at the architecture */
-static int deny(unsigned number, unsigned err)
+/* Make these calls fail with `err` from now on. The filter does not check the
+ * architecture, so it works only for programs of the native one. */
+static int deny(const struct denied *d, unsigned err)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, d->first, 0, 2),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, d->last, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (err & SECCOMP_RET_DATA)),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -53,14 +66,15 @@ static int deny(unsigned number, unsigned err)
 int main(int argc, char **argv)
 {
     const char *equals = argc < 3 ? NULL : strchr(argv[1], '=');
-    long number = equals ? number_of(argv[1], (size_t)(equals - argv[1])) : -1;
+    const struct denied *d =
+        equals ? denied_find(argv[1], (size_t)(equals - argv[1])) : NULL;
     long err = equals ? strtol(equals + 1, NULL, 10) : 0;
 
-    if (number < 0 || err <= 0) {
+    if (!d || err <= 0) {
         fprintf(stderr, "denied: give CALL=ERRNO PROGRAM\n");
         return 64;
     }
-    if (deny((unsigned)number, (unsigned)err) < 0) {
+    if (deny(d, (unsigned)err) < 0) {
         fprintf(stderr, "denied: no filter: %s\n", strerror(errno));
         return 77;
     }
