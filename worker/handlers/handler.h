@@ -85,8 +85,7 @@ struct handler_ops {
     /* Estimated time of a run until one has been measured, ns. */
     uint64_t guess_ns;
     /* Check the handler before a queue or a file is created, and refuse one
-     * that cannot work; NULL: no check. Called by the thread that becomes the
-     * peeker, like open. */
+     * that cannot work; NULL: no check. Called by the thread of open. */
     int (*check)(const struct settings *set, struct problem *p);
     /* Put back into the environment what check has removed from there, because
      * the program executes itself again; NULL: it removes nothing. After
@@ -100,7 +99,8 @@ struct handler_ops {
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
     /* End all runs with this signal. From now on a run that ends without
      * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
-     * handler started outlives its end by SIGKILL. */
+     * handler started outlives its end by SIGKILL. NULL: runs end soon by
+     * themselves. */
     void (*stop)(struct handler *h, int signal);
     /* End the run of the message with this id, as at its time limit, unless it
      * has ended by itself. Its outcome is verdict_cancelled, whatever the
@@ -109,6 +109,11 @@ struct handler_ops {
      * which is not known on return. NULL: a run cannot be ended from outside.
      * The peeker; never waits. */
     bool (*cancel)(struct handler *h, const char *id);
+    /* Print the last line that the running message with this id has written to
+     * stderr (error_text.h). Returns false if there is none. NULL: stderr is
+     * not read. The peeker; never waits for long. */
+    bool (*last_stderr)(struct handler *h, const char *id,
+                        char text[ERROR_TEXT]);
     /* Seize the runs that are calls in this process, because it is about to
      * end: their results will be ignored, and their messages may have run.
      * Returns how many were seized by all calls. NULL: runs end by stop, or are
@@ -116,8 +121,7 @@ struct handler_ops {
     unsigned (*seize)(struct handler *h);
     void (*close)(struct handler **h); /* after the last run */
     /* Called after a durable verdict, on any thread of the pool, without a
-     * lock; the group of the message goes on meanwhile. NULL: nothing is
-     * called. */
+     * lock; the message's group goes on meanwhile. NULL: no call. */
     void (*settled)(struct handler *h, const struct settlement *s);
     /* Return, after open, true if settled has to be called. NULL: true. */
     bool (*wants_settled)(const struct handler *h);

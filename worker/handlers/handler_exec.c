@@ -410,6 +410,19 @@ static bool exec_cancel(struct handler *h, const char *id)
     return r != NULL;
 }
 
+static bool exec_last_stderr(struct handler *h, const char *id,
+                             char text[ERROR_TEXT])
+{
+    struct running *r;
+    bool has = false;
+
+    pthread_mutex_lock(&h->mtx);
+    LIST_FOREACH (r, &h->running, link)
+        has = has || stderr_tail_last(r->tail, id, text);
+    pthread_mutex_unlock(&h->mtx);
+    return has;
+}
+
 const struct handler_ops handler_exec = {
     .name = "exec",
     .guess_ns = NS_PER_MS,
@@ -418,5 +431,6 @@ const struct handler_ops handler_exec = {
     .run = exec_run,
     .stop = exec_stop,
     .cancel = exec_cancel,
+    .last_stderr = exec_last_stderr,
     .close = exec_close,
 };

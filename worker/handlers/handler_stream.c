@@ -152,6 +152,20 @@ static bool stream_cancel(struct handler *h, const char *id)
     return true;
 }
 
+static bool stream_last_stderr(struct handler *h, const char *id,
+                               char text[ERROR_TEXT])
+{
+    struct stream_slot *p;
+    bool has = false;
+
+    pthread_mutex_lock(&h->mtx);
+    LIST_FOREACH (p, &h->all, all)
+        has = has ||
+              (!p->is_idle && stderr_tail_last(&p->coprocess->tail, id, text));
+    pthread_mutex_unlock(&h->mtx);
+    return has;
+}
+
 static void stream_handler_close(struct handler **handler)
 {
     struct handler *h = *handler;
@@ -243,5 +257,6 @@ const struct handler_ops handler_stream = {
     .coprocesses = &coprocesses,
     .stop = stream_stop,
     .cancel = stream_cancel,
+    .last_stderr = stream_last_stderr,
     .close = stream_handler_close,
 };

@@ -533,12 +533,24 @@ static json_t *answer_cancel_running(struct request *r)
     return json_pack("{s:b, s:o}", "ok", 1, "results", all);
 }
 
-/* ---- groups: their keys are written in hexadecimal ---- */
+/* Return the last line that each running message has written to stderr; null
+ * for none. */
+static json_t *answer_stderr(struct request *r)
+{
+    const struct flow *f = r->orders->flow;
+    json_t *all = json_array();
 
-struct key {
-    const char *at;
-    size_t size;
-};
+    for (size_t i = 0; i < r->count; i++) {
+        char line[ERROR_TEXT];
+        bool has = f->ops->last_stderr &&
+                   f->ops->last_stderr(f->handler, r->words[i], line);
+
+        json_array_append_new(all, has ? json_string(line) : json_null());
+    }
+    return json_pack("{s:b, s:o}", "ok", 1, "lines", all);
+}
+
+/* ---- groups: their keys are written in hexadecimal ---- */
 
 static int closing_key_order(const void *a, const void *b)
 {
@@ -579,7 +591,6 @@ static json_t *answer_closing(struct request *r)
     return json_pack("{s:b, s:o, s:b}", "ok", 1, "groups", all, "more", i < n);
 }
 
-/* Close a group, or open it again. */
 static json_t *answer_group(struct request *r)
 {
     struct flow *f = r->orders->flow;

@@ -2,8 +2,10 @@
 #include "worker/process/stderr_tail.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
@@ -14,16 +16,25 @@
 #define BURST_NS (10 * NS_PER_S) /* of the rate, at once */
 #define TELL_NS  NS_PER_S
 
-static void tell_due(struct timer *timer)
+/* Log how many lines were dropped since the last report. */
+static void dropped_log(struct timer *timer)
 {
-    stderr_limit_tell(CONTAINER_OF(timer, struct stderr_limit, timer));
+    struct stderr_limit *l = CONTAINER_OF(timer, struct stderr_limit, timer);
+    uint64_t lines = atomic_exchange(&l->dropped, 0);
+
+    if (lines)
+        log_warn("handler_stderr_dropped", F_STR("queue", l->set->queue),
+                 F_UINT("lines", lines), F_UINT("rate", l->set->stderr_rate),
+                 F_STR("next", "a letter has the last 4 KiB all the same; "
+                               "--stderr-rate N logs more lines a second, 0 "
+                               "all"));
 }
 
 void stderr_limit_init(struct stderr_limit *l, const struct settings *set,
                        struct timers *timers)
 {
     *l = (struct stderr_limit){.set = set, .timers = timers};
-    timer_init(&l->timer, tell_due);
+    timer_init(&l->timer, dropped_log);
 }
 
 /* Keep the bucket as the time when it is full again (GCRA, ITU-T I.371): a line
@@ -51,23 +62,11 @@ bool stderr_limit_take(struct stderr_limit *l)
     return true;
 }
 
-void stderr_limit_tell(struct stderr_limit *l)
-{
-    uint64_t lines = atomic_exchange(&l->dropped, 0);
-
-    if (lines)
-        log_warn("handler_stderr_dropped", F_STR("queue", l->set->queue),
-                 F_UINT("lines", lines), F_UINT("rate", l->set->stderr_rate),
-                 F_STR("next", "a letter has the last 4 KiB all the same; "
-                               "--stderr-rate N logs more lines a second, 0 "
-                               "all"));
-}
-
 void stderr_limit_fini(struct stderr_limit *l)
 {
     if (l->timers)
         timers_cancel_sync(l->timers, &l->timer);
-    stderr_limit_tell(l);
+    dropped_log(&l->timer);
 }
 
 /* ---- what one child writes ---- */
@@ -75,18 +74,32 @@ void stderr_limit_fini(struct stderr_limit *l)
 #define PIECE       4096
 #define DRAIN_BYTES (128u << 10) /* twice what a pipe holds */
 
+/* Guards the kept end and the writer of every tail. Held for the copy of at
+ * most 4 KiB. */
+static pthread_mutex_t kept_mtx = PTHREAD_MUTEX_INITIALIZER;
+
+static void kept_clear(struct stderr_tail *t)
+{
+    pthread_mutex_lock(&kept_mtx);
+    t->kept_size = t->kept_at = 0;
+    t->writer[0] = '\0';
+    pthread_mutex_unlock(&kept_mtx);
+}
+
 void stderr_tail_init(struct stderr_tail *t, const char *id, pid_t pid,
                       struct stderr_limit *limit)
 {
     t->id = id;
     t->pid = pid;
     t->limit = limit;
-    t->line_size = t->kept_size = t->kept_at = 0;
+    t->line_size = 0;
+    kept_clear(t);
 }
 
 void stderr_tail_forget(struct stderr_tail *t)
 {
-    t->kept_size = t->kept_at = 0;
+    if (t->kept_size)
+        kept_clear(t);
 }
 
 /* Log one line, if the limit allows it. */
@@ -110,6 +123,8 @@ void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
     size_t skip = size > sizeof t->kept ? size - sizeof t->kept : 0, n, room;
 
     /* Keep the last OUTCOME_TAIL bytes in a ring. */
+    pthread_mutex_lock(&kept_mtx);
+    strlcpy(t->writer, t->id ? t->id : "", sizeof t->writer);
     for (size_t at = skip; at < size; at += n) {
         room = sizeof t->kept - t->kept_at;
         n = size - at < room ? size - at : room;
@@ -118,6 +133,7 @@ void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
         t->kept_size = t->kept_size + n < sizeof t->kept ? t->kept_size + n
                                                          : sizeof t->kept;
     }
+    pthread_mutex_unlock(&kept_mtx);
     while (size > 0) {
         const char *end = memchr(data, '\n', size);
 
@@ -169,14 +185,33 @@ void stderr_tail_drain(struct stderr_tail *t, int fd)
     }
 }
 
-void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out)
+/* Copy the kept end, from its oldest byte. Returns its size. */
+static size_t kept_copy(const struct stderr_tail *t, char out[OUTCOME_TAIL])
 {
     size_t first = t->kept_size < sizeof t->kept ? 0 : t->kept_at;
     size_t n = t->kept_size - first;
 
-    memcpy(out->tail, t->kept + first, n);
-    memcpy(out->tail + n, t->kept, first);
-    out->tail_size = t->kept_size;
+    memcpy(out, t->kept + first, n);
+    memcpy(out + n, t->kept, first);
+    return t->kept_size;
+}
+
+bool stderr_tail_last(const struct stderr_tail *t, const char *id,
+                      char text[ERROR_TEXT])
+{
+    char kept[OUTCOME_TAIL];
+    size_t size = 0;
+
+    pthread_mutex_lock(&kept_mtx);
+    if (strcmp(t->writer, id) == 0)
+        size = kept_copy(t, kept);
+    pthread_mutex_unlock(&kept_mtx);
+    return size && *error_text(text, NULL, false, kept, size);
+}
+
+void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out)
+{
+    out->tail_size = kept_copy(t, out->tail);
 }
 
 void stderr_tail_finish(struct stderr_tail *t)

@@ -42,8 +42,6 @@ void stderr_limit_init(struct stderr_limit *l, const struct settings *set,
                        struct timers *timers);
 /* Return true if a line may be logged now; otherwise count it as dropped. */
 bool stderr_limit_take(struct stderr_limit *l);
-/* Log what was dropped since the last time, if anything. */
-void stderr_limit_tell(struct stderr_limit *l);
 /* Stop the timer and log the rest; no thread takes a line any more. */
 void stderr_limit_fini(struct stderr_limit *l);
 
@@ -54,10 +52,15 @@ void stderr_limit_fini(struct stderr_limit *l);
 struct stderr_tail {
     const char *id; /* message id for the log; NULL: not one alone */
     pid_t pid;      /* of a long-lived child, for the log; 0: none */
-    struct stderr_limit *limit;           /* NULL: every line is logged */
-    size_t line_size, kept_size, kept_at; /* kept: a ring */
+    struct stderr_limit *limit; /* NULL: every line is logged */
+    size_t line_size;
     char line[TAIL_LINE];
+    /* The end of stderr, a ring, and the id of the message that wrote last; "":
+     * not known, or nothing was written. The handler's thread writes them under
+     * a lock, because stderr_tail_last reads them on others. */
+    size_t kept_size, kept_at;
     char kept[OUTCOME_TAIL];
+    char writer[ULID_TEXT];
 };
 
 /* `pid` is that of a child which gets many messages, else 0; the caller then
@@ -73,6 +76,10 @@ bool stderr_tail_read(struct stderr_tail *t, int fd);
 /* Add what a descriptor has now, but no more than a pipe holds, because the
  * writer may go on. */
 void stderr_tail_drain(struct stderr_tail *t, int fd);
+/* Print the last line that the message with this id has written, as error_text
+ * does. Returns false if it has written none, or other messages were open. */
+bool stderr_tail_last(const struct stderr_tail *t, const char *id,
+                      char text[ERROR_TEXT]);
 /* Copy the kept end, from its oldest byte. */
 void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out);
 /* Log the last line, which may have no newline. */

@@ -48,6 +48,11 @@ Test(mqctl_running, its_handler_is_ended_and_the_message_discarded)
     r = ctl("cancel", q, id);
     cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
     cr_assert_not_null(strstr(r.err, "--running"), "%s", r.err);
+    r = ctl("cancel", "--all", q);
+    cr_assert_not_null(strstr(r.out, "0 of 0 messages cancelled"), "%s", r.out);
+    cr_assert_not_null(strstr(r.err, "1 running, left alone; --running ends it "
+                                     "too"),
+                       "%s", r.err);
     r = ctl("cancel", "--dry-run", "--running", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, "1 of 1 message would be"), "%s", r.out);
@@ -199,4 +204,104 @@ Test(mqctl_running, a_kill_before_its_end_has_it_run_again)
     harness_until(where(q, id, "done"), SOON_MS);
     cr_assert_eq(harness_lines_with("again", "1"), 1);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* last_stderr - of a message in the list, "-" for null */
+static const char *last_stderr(const char *q, const char *id)
+{
+    static char text[256];
+    char *line = strdup(ctl_out("list", "--json", q)), *more;
+
+    text[0] = '\0';
+    for (char *at = strtok_r(line, "\n", &more); at;
+         at = strtok_r(NULL, "\n", &more)) {
+        json_t *o = ctl_json(at), *last = json_object_get(o, "last_stderr");
+
+        if (strcmp(json_string_value(json_object_get(o, "id")), id) == 0) {
+            cr_assert(json_is_string(last) || json_is_null(last));
+            snprintf(text, sizeof text, "%s",
+                     json_is_null(last) ? "-" : json_string_value(last));
+        }
+        json_decref(o);
+    }
+    free(line);
+    return text;
+}
+
+/* A terminal gets no control character, and JSON no byte that is not UTF-8. */
+Test(mqctl_running, list_has_the_last_line_of_stderr_of_what_runs)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "-c", "2", "--backoff", "1h", "--",
+        harness_script("says",
+                       "read b; echo x >>started\n"
+                       "if [ $b = says ]; then echo first >&2\n"
+                       "printf '\\033[31m40 %%\\007\\377\\n\\n' >&2; fi\n"
+                       "until [ -e open ]; do sleep 0.01; done; exit 3"));
+    const char *id = ctl_send(q, "says\n"), *silent = ctl_send(q, "silent\n");
+    json_t *o;
+
+    harness_until_lines("started", 2, SOON_MS);
+    harness_until(strcmp(last_stderr(q, id), "40 %\\x07\\xff") == 0, SOON_MS);
+    cr_assert_str_eq(last_stderr(q, silent), "-");
+    cr_assert(strstr(ctl_out("list", q), "  40 %\\x07\\xff  "), "the table");
+    o = ctl_json(ctl_out("explain", "--json", q, id));
+    cr_assert_str_eq(json_string_value(json_object_get(o, "last_stderr")),
+                     "40 %\\x07\\xff");
+    json_decref(o);
+    cr_assert(
+        strstr(ctl_out("explain", q, id), "; its last line of stderr: 40 %"),
+        "%s", ctl_out("explain", q, id));
+    cr_assert_null(strstr(ctl_out("explain", q, silent), "stderr"));
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "waiting") == 2, SOON_MS);
+    cr_assert_str_eq(last_stderr(q, id), "-");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* A line belongs to a message of a child only if that was its only one. */
+Test(mqctl_running, list_has_the_last_line_of_a_stream_that_has_one_message)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "-c", "1", "--stream", "--window", "2", "--",
+        harness_script("each", "while read -r msg id rest; do read -r body\n"
+                               "echo \"on $body\" >&2; echo x >>started\n"
+                               "done\n"));
+    const char *first = ctl_send(q, "a"), *second;
+
+    harness_until(strcmp(last_stderr(q, first), "on a") == 0, SOON_MS);
+    second = ctl_send(q, "b");
+    harness_until_lines("started", 2, SOON_MS);
+    harness_until(strcmp(last_stderr(q, first), "-") == 0, SOON_MS);
+    cr_assert_str_eq(last_stderr(q, second), "-");
+    harness_kill(w);
+}
+
+/* The child of the first attempt has not been given another message. */
+Test(mqctl_running, list_has_no_line_of_an_earlier_attempt_in_another_child)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "-c", "2", "--stream", "--window", "1", "--backoff", "2s",
+        "--jitter", "0", "--",
+        harness_script(
+            "each", "while read -r msg id size attempt rest; do read -r body\n"
+                    "case $body$attempt in\n"
+                    "keeps*) echo x >>began\n"
+                    "until [ -e open ]; do sleep 0.01; done; echo OK $id ;;\n"
+                    "*=1) echo old >&2; echo RETRY $id ;;\n"
+                    "*) echo x >>started; sleep 999 ;;\n"
+                    "esac; done\n"));
+    const char *fails;
+
+    (void)ctl_send(q, "keeps\n");
+    harness_until_lines("began", 1, SOON_MS);
+    fails = ctl_send(q, "fails\n");
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    harness_write("open", "", 0);
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert_str_eq(last_stderr(q, fails), "-");
+    harness_kill(w);
 }

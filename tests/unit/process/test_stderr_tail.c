@@ -254,3 +254,37 @@ Test(tail, what_was_forgotten_is_not_kept)
     lines_are(
         (const char *const[]){"\"of the last message\"", "\"half a line\""}, 2);
 }
+
+/* last_is - the last line of that message; NULL: it has none */
+static void last_is(const char *id, const char *line)
+{
+    char text[ERROR_TEXT];
+    bool has = stderr_tail_last(&t, id, text);
+
+    cr_assert_eq(has, line != NULL);
+    if (line)
+        cr_assert_str_eq(text, line);
+}
+
+Test(tail, the_last_line_belongs_to_the_message_that_wrote_it)
+{
+    static const char a[] = "01JD3Z6Q9V0X8N5T2K7B4M1C3F",
+                      b[] = "01JD3Z6Q9V0X8N5T2K7B4M1C3G";
+
+    last_is(a, NULL);
+    add("first\n\033[31m40 %\033[0m \xff\n\n");
+    last_is(a, "40 % \\xff");
+    last_is(b, NULL);
+    t.id = NULL; /* several are open */
+    add("of somebody\n");
+    last_is(a, NULL);
+    last_is(b, NULL);
+    t.id = b;
+    add("half a l");
+    last_is(a, NULL);
+    last_is(b, "half a l");
+    stderr_tail_forget(&t);
+    last_is(b, NULL);
+    add(" \n");
+    last_is(b, NULL);
+}
