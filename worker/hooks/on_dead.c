@@ -121,7 +121,6 @@ struct on_dead {
     struct on_dead_setup with; /* c */
     pthread_t thread;          /* c */
     int wake;                  /* c  eventfd: a new death, or on_dead_close */
-    int stop;                  /* c  eventfd: readable from on_dead_close on */
     atomic_bool fresh;         /* a  there may be a new death */
     atomic_bool stopping;      /* a  on_dead_close was called */
     struct environment_base base; /* c */
@@ -145,11 +144,8 @@ struct on_dead {
 
 /* One run of the command. */
 struct run {
-    const struct source_hook *hook;
     struct process process;
-    char id[ULID_TEXT];
-    int in, err_out, err; /* -1: closed */
-    uint64_t started_ns, limit_ns;
+    int err_out; /* reading end of its stderr; -1: closed */
 };
 
 /* Start the command. */
@@ -290,10 +286,10 @@ static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
 static void wake_wait(struct on_dead *h, uint64_t end_ns)
 {
     struct pollfd fd = {.fd = h->wake, .events = POLLIN};
-    uint64_t ignored;
+    eventfd_t ignored;
 
     if (poll(&fd, 1, clock_ms_until(end_ns)) > 0)
-        (void)!read(h->wake, &ignored, sizeof ignored);
+        (void)eventfd_read(h->wake, &ignored);
 }
 
 /* Wait that long, or until on_dead_close. */
@@ -409,35 +405,6 @@ static int retry_next(struct on_dead *h, struct source_hook *hook)
     return -ENOENT;
 }
 
-/* Run the command for all deaths for which it can run now. New deaths and
- * retries take turns, so that neither keeps the other waiting. */
-static void deaths_run(struct on_dead *h)
-{
-    struct source_hook hook;
-    uint64_t wait_ns = 0;
-
-    while (!atomic_load(&h->stopping)) {
-        bool retry = !h->retried_last;
-        int err = retry ? retry_next(h, &hook) : fresh_next(h, &hook);
-
-        if (err == -ENOENT)
-            err = retry ? fresh_next(h, &hook) : retry_next(h, &hook);
-        if (err == -ENOENT)
-            return;
-        if (err) {
-            source_retry_wait(h, err, &wait_ns);
-            continue;
-        }
-        wait_ns = 0;
-        run_settle(h, &hook, hook_command_run(h, &hook));
-        if (!h->retried_last)
-            h->fresh_after = hook.n;
-        hook_free(&hook);
-        if (h->wait_ns)
-            stop_wait(h, h->wait_ns);
-    }
-}
-
 /* ---- the thread ---- */
 
 /* Main function of the thread: run the command for each death, until the stop.
@@ -524,8 +491,7 @@ int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->with = *setup;
     h->wake = eventfd(0, EFD_CLOEXEC);
-    h->stop = h->wake < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
-    err = h->stop < 0
+    err = h->wake < 0
               ? -errno
               : environment_base_open(&h->base, set->queue, set->max_attempts,
                                       setup->source->nonce);
@@ -554,7 +520,6 @@ void on_dead_close(struct on_dead **on_dead)
         return;
     atomic_store(&h->stopping, true);
     (void)eventfd_write(h->wake, 1);
-    (void)eventfd_write(h->stop, 1);
     pthread_join(h->thread, NULL);
     *on_dead = NULL; /* until here, the thread may call on_dead_wake with it */
     on_dead_free(h);
