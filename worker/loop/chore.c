@@ -6,9 +6,11 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-/* Run, and again if another thread has asked meanwhile. */
-static void run_asked(struct chore *c)
+/* Run the chore, and run it again if another thread has asked for that during
+ * the run. */
+static void job_run(struct pool_job *job)
 {
+    struct chore *c = CONTAINER_OF(job, struct chore, job);
     unsigned seen;
 
     do {
@@ -28,15 +30,10 @@ static void run_asked(struct chore *c)
     } while (!atomic_compare_exchange_strong(&c->asked, &seen, 0));
 }
 
-static void job_run(struct pool_job *job)
-{
-    run_asked(CONTAINER_OF(job, struct chore, job));
-}
-
 void chore_run(struct chore *c)
 {
     if (atomic_fetch_add(&c->asked, 1) == 0)
-        run_asked(c);
+        job_run(&c->job);
 }
 
 void chore_soon(struct chore *c)
@@ -57,12 +54,6 @@ void chore_after(struct chore *c, uint64_t ns)
 static void chore_due(struct timer *timer)
 {
     chore_soon(CONTAINER_OF(timer, struct chore, timer));
-}
-
-bool chore_quiet(struct chore *c)
-{
-    timers_cancel(c->timers, &c->timer);
-    return atomic_load(&c->asked) == 0;
 }
 
 /* The thread that moves `asked` from 0 has the right to run. This one takes it

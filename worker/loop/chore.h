@@ -42,10 +42,13 @@ void chore_soon(struct chore *c);
 void chore_after(struct chore *c, uint64_t ns);
 /* Run in this thread, now. */
 void chore_run(struct chore *c);
-/* Cancel the timer. Returns true if no run is queued or running. In a callback
- * of the loop, where no timer fires meanwhile, none begins before it
- * returns. */
-bool chore_quiet(struct chore *c);
+/* Cancel the timer. Returns true if no run is queued or running. Called in the
+ * loop, where no timer fires, so that none begins before the loop goes on. */
+static inline bool chore_quiet(struct chore *c)
+{
+    timers_cancel(c->timers, &c->timer);
+    return atomic_load(&c->asked) == 0;
+}
 /* Wait for the end of a run, and let none begin any more. */
 void chore_stop(struct chore *c);
 

@@ -3,7 +3,6 @@
 #include "worker/loop/loop.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -89,35 +88,23 @@ static int source_control(struct loop *l, int op, struct loop_source *source,
 
 int loop_add(struct loop *l, struct loop_source *source, uint32_t events)
 {
-    source->added = true;
     return source_control(l, EPOLL_CTL_ADD, source, events);
 }
 
-/* `added` says which call is likely to succeed. It is wrong if the descriptor
- * was closed meanwhile, which takes it out of the set, or is another one. */
+/* A descriptor is not in the set at first, and not after it was closed. */
 int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
 {
-    int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, err;
+    int err;
 
-    source->added = true; /* now, because an event may come at once */
-    err = source_control(l, op, source, events | EPOLLONESHOT);
-    if (err == -ENOENT && op == EPOLL_CTL_MOD)
-        err = source_control(l, op = EPOLL_CTL_ADD, source,
-                             events | EPOLLONESHOT);
-    if (err == -EEXIST)
-        err = source_control(l, op = EPOLL_CTL_MOD, source,
-                             events | EPOLLONESHOT);
-    if (err)
-        source->added = op == EPOLL_CTL_MOD;
-    return err;
+    events |= EPOLLONESHOT;
+    err = source_control(l, EPOLL_CTL_MOD, source, events);
+    return err == -ENOENT ? source_control(l, EPOLL_CTL_ADD, source, events)
+                          : err;
 }
 
 void loop_wake(struct loop *l)
 {
-    uint64_t one = 1;
-
-    /* A full counter wakes as well. */
-    (void)!write(l->wake.fd, &one, sizeof one);
+    (void)eventfd_write(l->wake.fd, 1); /* a full counter wakes as well */
 }
 
 bool loop_wait(struct loop *l, int ms)
@@ -186,6 +173,7 @@ static void dirty_due(struct timer *timer)
 {
     struct dirty *d = CONTAINER_OF(timer, struct dirty, timer);
 
+    atomic_store(&d->counted_soon, false); /* a later change counts again */
     d->count(d->arg);
 }
 
@@ -210,12 +198,6 @@ void dirty_state_now(struct dirty *d)
     loop_wake(d->loop);
 }
 
-bool dirty_state_take(struct dirty *d)
-{
-    return atomic_load_explicit(&d->state, memory_order_relaxed) &&
-           atomic_exchange(&d->state, false);
-}
-
 void dirty_count(struct dirty *d)
 {
     if (atomic_load_explicit(&d->counted_soon, memory_order_relaxed) ||
@@ -223,9 +205,4 @@ void dirty_count(struct dirty *d)
         return;
     timers_start(d->timers, &d->timer,
                  clock_mono_ns() + atomic_load(&d->pause_ns));
-}
-
-void dirty_count_begins(struct dirty *d)
-{
-    atomic_store(&d->counted_soon, false);
 }

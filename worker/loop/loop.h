@@ -31,7 +31,6 @@ struct loop; /* opaque; body in loop.c */
 struct loop_source {
     int fd;
     void (*ready)(struct loop_source *source);
-    bool added; /* the loop's */
 };
 
 int loop_open(struct loop **out, struct timers *timers);
@@ -81,10 +80,12 @@ void dirty_state(struct dirty *d);
 /* Mark it, and have the loop show it at once. */
 void dirty_state_now(struct dirty *d);
 /* Clear the mark, usually at the cost of a load. Returns true if it was set. */
-bool dirty_state_take(struct dirty *d);
+static inline bool dirty_state_take(struct dirty *d)
+{
+    return atomic_load_explicit(&d->state, memory_order_relaxed) &&
+           atomic_exchange(&d->state, false);
+}
 /* Have the numbers counted soon, usually at the cost of a load. */
 void dirty_count(struct dirty *d);
-/* Begin a count: the next change starts another one. */
-void dirty_count_begins(struct dirty *d);
 
 #endif

@@ -144,9 +144,7 @@ void peeker_arm(struct peeker *p)
 /* Make the waiting thread look again. The event stays until then. */
 static void waiter_interrupt(struct peeker *p)
 {
-    uint64_t one = 1;
-
-    (void)!write(p->interrupt, &one, sizeof one);
+    (void)eventfd_write(p->interrupt, 1);
 }
 
 /* epoll dropped the old queue when it was closed, and the next arm adds the new

@@ -49,7 +49,6 @@ int pool_open(struct pool **out, unsigned max_threads)
     return 0;
 }
 
-/* Send one idle thread to the jobs. */
 static void wake_locked(struct pool *p)
 {
     struct idler *i = LIST_FIRST(&p->idle);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -13,24 +12,23 @@
 #include "common/base/libc.h"
 #include "common/base/log.h"
 
-static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
-                            SIGUSR2, SIGCONT, SIGTTIN, SIGTTOU};
+static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP, SIGUSR2,
+                            SIGCONT, SIGTTIN, SIGTTOU, 0};
 /* Signals that would kill the process by default but mean nothing to the
  * worker. */
-static const int stray[] = {SIGUSR1, SIGALRM,   SIGVTALRM, SIGPROF,
-                            SIGIO,   SIGSTKFLT, SIGPWR,    SIGXCPU};
+static const int stray[] = {SIGUSR1,   SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
+                            SIGSTKFLT, SIGPWR,  SIGXCPU,   0};
 
 /* The signals read from the signalfd. Set once, by signals_block. */
 static sigset_t mine;
 
-static bool list_has(int sig, const int *list, size_t n)
+/* Return true if the signal is in a list that ends with 0. */
+static bool is_in(int sig, const int *list)
 {
-    for (size_t i = 0; i < n; i++)
-        if (list[i] == sig)
-            return true;
-    return false;
+    while (*list && *list != sig)
+        list++;
+    return *list != 0;
 }
-#define IS_IN(sig, list) list_has(sig, list, sizeof(list) / sizeof *(list))
 
 /* Return true for a stray signal without a handler in this process; a preloaded
  * profiler, for example, handles SIGPROF. */
@@ -38,7 +36,7 @@ static bool is_stray(int sig)
 {
     struct sigaction now;
 
-    return (IS_IN(sig, stray) || (sig >= SIGRTMIN && sig <= SIGRTMAX)) &&
+    return (is_in(sig, stray) || (sig >= SIGRTMIN && sig <= SIGRTMAX)) &&
            sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
@@ -56,13 +54,12 @@ void signals_block(bool whole_process)
     sigemptyset(&mine);
     for (int sig = 1; sig < _NSIG; sig++) {
         /* The parent may have made this process ignore the signal, as a shell
-         * does with INT and QUIT for a background job, and nohup(1) with HUP.
-         */
+         * does with INT and QUIT of background jobs, and nohup(1) with HUP. */
         bool ignored = (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT) &&
                        sigaction(sig, NULL, &now) == 0 &&
                        now.sa_handler == SIG_IGN;
 
-        if ((IS_IN(sig, taken) && !ignored) || (whole_process && is_stray(sig)))
+        if ((is_in(sig, taken) && !ignored) || (whole_process && is_stray(sig)))
             sigaddset(&mine, sig);
     }
     pthread_sigmask(SIG_BLOCK, &mine, NULL);
@@ -71,7 +68,6 @@ void signals_block(bool whole_process)
     sigaction(SIGXFSZ, &nothing, NULL);
 }
 
-/* Handle all signals that came. */
 static void signals_read(struct loop_source *source)
 {
     struct signals *s = CONTAINER_OF(source, struct signals, source);
@@ -81,7 +77,7 @@ static void signals_read(struct loop_source *source)
     while (read(source->fd, &info, sizeof info) == sizeof info) {
         int sig = (int)info.ssi_signo;
 
-        if (IS_IN(sig, taken) || sig == SIGXCPU) {
+        if (is_in(sig, taken) || sig == SIGXCPU) {
             s->came(s->arg, sig);
         } else if (is_stray(sig)) {
             log_warn("signal_ignored", F_STR("signal", sigabbrev_np(sig)),
@@ -111,11 +107,4 @@ int signals_open(struct signals *s, struct loop *loop,
         .fd = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK),
         .ready = signals_read};
     return s->source.fd < 0 ? -errno : loop_add(loop, &s->source, EPOLLIN);
-}
-
-void signals_close(struct signals *s)
-{
-    if (s->source.fd >= 0)
-        close(s->source.fd);
-    s->source.fd = -1;
 }

@@ -33,6 +33,5 @@ void signals_nothing(int signal);
  * signal. */
 int signals_open(struct signals *s, struct loop *loop,
                  void (*came)(void *arg, int signal), void *arg);
-void signals_close(struct signals *s);
 
 #endif

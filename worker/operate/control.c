@@ -62,7 +62,6 @@ static void client_drop(struct client *c)
     if (c->source.fd >= 0)
         close(c->source.fd);
     c->source.fd = -1;
-    c->source.added = false; /* epoll forgot it */
     c->used = 0;
     c->begun_ns = 0;
     steering_drop(&c->steering);

@@ -55,13 +55,11 @@ static int count_run(struct chore *chore)
     struct flow *f = b->flow;
     struct items_stats s;
 
-    dirty_count_begins(&f->dirty);
     status_count(b);
     file_watch_soon(b->file_watch);
     items_stats(&f->items, &s);
     if (s.deliveries != b->deliveries && atomic_load(&f->gate.running) > 0)
-        dirty_count(&f->dirty); /* a batch without an end; others count as
-                                  they end */
+        dirty_count(&f->dirty); /* other batches count when they end */
     b->deliveries = s.deliveries;
     return 0;
 }

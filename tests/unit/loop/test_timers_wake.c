@@ -187,7 +187,8 @@ Test(timers_wake, callback_that_starts_itself_at_once_lets_others_run)
     timers_start(timers, &greedy, 0);
     begin(&n, 2 * NS_PER_MS);
     until_fired(&n, 1);
-    cr_assert_gt(rounds, 1);
+    while (rounds < 2)
+        cr_assert(turn(10000), "the timerfd does not come");
     cr_assert(timers_cancel_sync(timers, &greedy));
 }
 
