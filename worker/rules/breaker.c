@@ -5,24 +5,14 @@
 
 #define DOUBLINGS_MAX 4 /* 16 times */
 
-const char *breaker_state_text(enum breaker_state state)
-{
-    static const char *const texts[] = {[BREAKER_CLOSED] = "closed",
-                                        [BREAKER_OPEN] = "open",
-                                        [BREAKER_PROBING] = "probing"};
-
-    return texts[state];
-}
+const char *const breaker_state_texts[] = {[BREAKER_CLOSED] = "closed",
+                                           [BREAKER_OPEN] = "open",
+                                           [BREAKER_PROBING] = "probing"};
 
 void breaker_init(struct breaker *b, uint64_t failures, uint64_t pause_ns)
 {
     *b = (struct breaker){.limit = failures, .pause_ns = pause_ns};
     pthread_mutex_init(&b->mtx, NULL);
-}
-
-void breaker_fini(struct breaker *b)
-{
-    pthread_mutex_destroy(&b->mtx);
 }
 
 void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns)
@@ -51,64 +41,6 @@ static void open_locked(struct breaker *b, struct breaker_step *step)
     b->state = BREAKER_OPEN;
 }
 
-/* The actions of the table. */
-static void clear_row(struct breaker *b, struct breaker_step *step)
-{
-    (void)step;
-    b->row = 0;
-}
-
-static void count_bad(struct breaker *b, struct breaker_step *step)
-{
-    if (b->limit == 0 || ++b->row < b->limit)
-        return;
-    b->for_failures = true;
-    open_locked(b, step);
-}
-
-static void open_not_started(struct breaker *b, struct breaker_step *step)
-{
-    b->for_failures = false;
-    open_locked(b, step);
-}
-
-static void start_probing(struct breaker *b, struct breaker_step *step)
-{
-    (void)step;
-    b->state = BREAKER_PROBING;
-}
-
-static void close_it(struct breaker *b, struct breaker_step *step)
-{
-    b->state = BREAKER_CLOSED;
-    b->row = 0;
-    b->doublings = 0;
-    step->closed = true;
-}
-
-/* The probe ran and failed. So the handler can be started: a breaker that was
- * opened by a failed start closes, one that failures opened does not. */
-static void probe_bad(struct breaker *b, struct breaker_step *step)
-{
-    if (b->for_failures)
-        open_locked(b, step);
-    else
-        close_it(b, step);
-}
-
-/* NULL: nothing. Deliveries that were running when the breaker opened end while
- * it is open. */
-static void (*const table[][BREAKER_EVENTS])(struct breaker *,
-                                             struct breaker_step *) = {
-    [BREAKER_CLOSED] = {[BREAKER_GOOD] = clear_row,
-                        [BREAKER_BAD] = count_bad,
-                        [BREAKER_NOT_STARTED] = open_not_started},
-    [BREAKER_OPEN] = {[BREAKER_PAUSE_OVER] = start_probing},
-    [BREAKER_PROBING] = {[BREAKER_GOOD] = close_it,
-                         [BREAKER_BAD] = probe_bad,
-                         [BREAKER_NOT_STARTED] = open_not_started},
-};
-
 struct breaker_step breaker_tell(struct breaker *b, enum breaker_event event,
                                  const char *reason)
 {
@@ -118,8 +50,32 @@ struct breaker_step breaker_tell(struct breaker *b, enum breaker_event event,
     if (event == BREAKER_GOOD && b->state == BREAKER_CLOSED && b->limit == 0)
         return step;
     pthread_mutex_lock(&b->mtx);
-    if (table[b->state][event])
-        table[b->state][event](b, &step);
+    if (b->state == BREAKER_OPEN) {
+        /* The end of a delivery that was running when the breaker opened
+         * changes nothing. */
+        if (event == BREAKER_PAUSE_OVER)
+            b->state = BREAKER_PROBING;
+    } else if (event == BREAKER_NOT_STARTED) {
+        b->for_failures = false;
+        open_locked(b, &step);
+    } else if (b->state == BREAKER_PROBING) {
+        /* A failed probe still shows that the handler can be started. So it
+         * closes a breaker that a failed start had opened, and reopens a
+         * breaker that failures had opened. */
+        if (event == BREAKER_BAD && b->for_failures) {
+            open_locked(b, &step);
+        } else if (event == BREAKER_BAD || event == BREAKER_GOOD) {
+            b->state = BREAKER_CLOSED;
+            b->row = 0;
+            b->doublings = 0;
+            step.closed = true;
+        }
+    } else if (event == BREAKER_GOOD) {
+        b->row = 0;
+    } else if (event == BREAKER_BAD && b->limit > 0 && ++b->row >= b->limit) {
+        b->for_failures = true;
+        open_locked(b, &step);
+    }
     if (step.opened && reason)
         strlcpy(b->reason, reason, sizeof b->reason);
     pthread_mutex_unlock(&b->mtx);

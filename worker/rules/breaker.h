@@ -17,14 +17,13 @@
 
 enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_PROBING };
 
-const char *breaker_state_text(enum breaker_state state); /* "closed" */
+extern const char *const breaker_state_texts[]; /* by enum breaker_state */
 
 enum breaker_event {
     BREAKER_GOOD,        /* a delivery ended: done, dead or discarded */
     BREAKER_BAD,         /* a delivery failed */
     BREAKER_NOT_STARTED, /* the handler could not be started */
     BREAKER_PAUSE_OVER,
-    BREAKER_EVENTS,
 };
 
 /* m = under mtx   c = constant   a = atomic, for readers without the lock */
@@ -41,8 +40,11 @@ struct breaker {
 };
 
 void breaker_init(struct breaker *b, uint64_t failures, uint64_t pause_ns);
-void breaker_fini(struct breaker *b);
-/* Change the numbers; an open breaker stays open for its pause. */
+static inline void breaker_fini(struct breaker *b)
+{
+    pthread_mutex_destroy(&b->mtx);
+}
+/* Change the settings; an open breaker stays open until its pause ends. */
 void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns);
 enum breaker_state breaker_state(const struct breaker *b);
 

@@ -59,8 +59,7 @@ void delivery_sort(struct delivery *d, struct message *m, char separator)
 void delivery_read(struct delivery *d, struct message *m, char separator)
 {
     delivery_sort(d, m, separator);
-    if (!message_named(m))
-        (void)message_name(m);
+    (void)message_name(m);
 }
 
 const char *delivery_id(struct delivery *d)

@@ -21,9 +21,6 @@
 #define OUTCOME_ERROR ERROR_TEXT
 #define OUTCOME_TAIL  4096
 
-struct counters_block; /* common/state/counters.h */
-struct group;          /* groups.h */
-
 struct delivery {
     struct message *message;
     struct group *lease; /* of its group; NULL: it has none, or not yet */

@@ -2,10 +2,8 @@
  * verdict.h) */
 #include "worker/rules/verdict.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 #include <sys/wait.h>
 #include <bsd/string.h>
@@ -135,10 +133,4 @@ void verdict_cancelled(struct outcome *out)
     out->verdict = MQW_DISCARD;
     out->delayed = out->said = false;
     strlcpy(out->error, "cancelled", sizeof out->error);
-}
-
-bool verdict_is_cancelled(const struct outcome *out)
-{
-    return out->verdict == MQW_DISCARD && !out->said &&
-           strcmp(out->error, "cancelled") == 0;
 }

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/message/error_text.h"
@@ -79,8 +80,13 @@ void verdict_exit(struct outcome *out, const uint8_t *map,
 void verdict_timeout(struct outcome *out, uint64_t limit_ns);
 /* Set the outcome of a message whose run an operator cancelled. */
 void verdict_cancelled(struct outcome *out);
-/* Return true if an operator cancelled the run; no handler can say so. */
-bool verdict_is_cancelled(const struct outcome *out);
+/* Return true if an operator cancelled the run. A handler cannot cause this
+ * outcome. */
+static inline bool verdict_is_cancelled(const struct outcome *out)
+{
+    return out->verdict == MQW_DISCARD && !out->said &&
+           strcmp(out->error, "cancelled") == 0;
+}
 /* Return true, and set the outcome, if this exit code means that the command
  * cannot be started. */
 bool verdict_no_command(struct outcome *out, int code);
