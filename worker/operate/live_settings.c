@@ -10,9 +10,7 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/problem.h"
 #include "common/broker/broker_engine.h"
-#include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/dispatch.h"
 #include "worker/operate/orders.h"
@@ -23,25 +21,39 @@ static bool is_backoff(const struct option_row *row)
     return strcmp(row->name, "backoff") == 0;
 }
 
-/* Return the row of a live setting; otherwise NULL, and the problem names all
- * of them. */
+/* Return the row of a live setting; otherwise NULL, and the problem says why
+ * it cannot be set. */
 static const struct option_row *live_row(const char *name, struct problem *p)
 {
+    static const char *const fixed[] = {"mode", "queue-depth", "message-size"};
     const struct option_row *row = settings_row(name);
     char all[SETTING_TEXT] = "";
 
     if (row && row->live)
         return row;
+    for (size_t i = 0; row && i < sizeof fixed / sizeof *fixed; i++)
+        if (strcmp(row->name, fixed[i]) == 0) {
+            problem_set(p, EX_USAGE, EINVAL,
+                        "%s: is fixed when the queue is created; %s", row->name,
+                        i == 0 ? "use chmod in /dev/mqueue"
+                               : "recreate it: \"Moving a queue\" in the "
+                                 "runbook");
+            return NULL;
+        }
+    if (row) {
+        problem_set(p, EX_USAGE, EINVAL,
+                    "%s: cannot be changed while the worker runs; start it "
+                    "again with another --%s",
+                    row->name, row->name);
+        return NULL;
+    }
     for (size_t i = 0; i < settings_table.count; i++)
         if (settings_table.rows[i].live) {
             strlcat(all, *all ? ", " : "", sizeof all);
             strlcat(all, settings_table.rows[i].name, sizeof all);
         }
-    problem_set(p, EX_USAGE, EINVAL, "%.64s: %s; give %s", name,
-                row ? "cannot be changed while the worker runs, start it again "
-                      "with the flag of that name"
-                    : "there is no such setting",
-                all);
+    problem_set(p, EX_USAGE, EINVAL, "%.64s: there is no such setting; give %s",
+                name, all);
     return NULL;
 }
 
@@ -54,17 +66,6 @@ static _Atomic uint64_t *setting_at(struct settings *s,
 static uint64_t *set_ns_at(struct orders *o, const struct option_row *row)
 {
     return &o->set_ns[row - settings_table.rows];
-}
-
-bool live_settings_started(struct orders *o, const struct option_row *row,
-                           char out[SETTING_TEXT], uint64_t *set_ns)
-{
-    char now[SETTING_TEXT];
-
-    option_print(row, o->started, out, SETTING_TEXT);
-    option_print(row, o->live, now, SETTING_TEXT);
-    *set_ns = *set_ns_at(o, row);
-    return strcmp(out, now) != 0;
 }
 
 void live_settings_stamp(struct orders *o, const char *name)

@@ -11,7 +11,6 @@
 #define WORKER_OPERATE_LIVE_SETTINGS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/problem.h"
@@ -19,14 +18,8 @@
 #include "worker/loop/pool.h"
 #include "worker/loop/timers.h"
 
-struct flow;
 struct orders;
 
-/* Print the setting's value at the start of the worker, and store the wall time
- * of its last change in *set_ns. Returns false if the value is still the
- * same. */
-bool live_settings_started(struct orders *o, const struct option_row *row,
-                           char out[SETTING_TEXT], uint64_t *set_ns);
 /* Record that a setting has just been changed by another path. In the loop. */
 void live_settings_stamp(struct orders *o, const char *name);
 /* Check that `text` is a value for the setting, and that there is room for its

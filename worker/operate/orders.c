@@ -87,7 +87,6 @@ static void settings_put(struct orders *o, json_t *all, json_t *changed,
                          char keep[STATEDIR_REQUEST])
 {
     char now[SETTING_TEXT], start[SETTING_TEXT], when[TIME_TEXT];
-    uint64_t set_ns;
 
     for (size_t i = 0; i < settings_table.count; i++) {
         const struct option_row *row = &settings_table.rows[i];
@@ -96,13 +95,14 @@ static void settings_put(struct orders *o, json_t *all, json_t *changed,
         if (!row->live)
             continue;
         option_print(row, o->live, now, sizeof now);
+        option_print(row, o->started, start, sizeof start);
         json_object_set_new(all, row->name, setting_json(now));
-        if (!live_settings_started(o, row, start, &set_ns))
+        if (strcmp(start, now) == 0)
             continue;
         json_object_set_new(changed, row->name,
                             json_pack("{s:o, s:s}", "started",
                                       setting_json(start), "set_at",
-                                      time_print(set_ns, when)));
+                                      time_print(o->set_ns[i], when)));
         if (keep)
             snprintf(keep + used, STATEDIR_REQUEST - used, "%s--%s=%s",
                      used ? " " : "", row->name, now);
