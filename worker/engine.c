@@ -313,19 +313,6 @@ static void engine_init(struct engine *e, struct settings *set,
     status_init(&e->status, &e->flow);
 }
 
-/* Count a failed run of the --on-dead command, and show how many letters wait
- * for it. */
-static void on_failing(void *arg, uint64_t letters, bool failed)
-{
-    struct engine *e = arg;
-    struct counters_block *b = counters_rest(e->flow.counters);
-
-    if (failed)
-        counters_add(&b->hooks_failed, 1);
-    counters_rest_done(e->flow.counters);
-    status_on_dead(&e->status, letters);
-}
-
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p)
 {
@@ -362,8 +349,8 @@ int engine_open(struct engine **out, struct settings *set,
             &(struct on_dead_setup){.set = set,
                                     .source = e->flow.source,
                                     .stderr_limit = &e->stderr_limit,
-                                    .failing = on_failing,
-                                    .arg = e},
+                                    .failing = status_on_dead,
+                                    .arg = &e->status},
             p);
     if (!err)
         err = spool_recovered(e->mq.spool_there, p);

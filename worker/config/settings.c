@@ -693,24 +693,15 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-void settings_visit_changed(const struct settings *s,
-                            void (*visit)(const char *flag, const char *value,
-                                          void *arg),
-                            void *arg)
+bool settings_changed(const struct settings *s, const struct settings *preset,
+                      const struct option_row *row, char text[SETTING_TEXT])
 {
-    char text[SETTING_TEXT], other[SETTING_TEXT];
-    struct settings def;
+    char other[SETTING_TEXT];
+    bool has = option_print(row, s, text, SETTING_TEXT);
 
-    settings_init(&def);
-    for (size_t i = 0; i < settings_table.count; i++) {
-        const struct option_row *row = &rows[i];
-        bool has = option_print(row, s, text, sizeof text);
-
-        if (row->seen ? *((const bool *)s + row->seen - 1)
-                      : has != option_print(row, &def, other, sizeof other) ||
-                            strcmp(text, other) != 0)
-            visit(row->name, text, arg);
-    }
+    return row->seen ? *((const bool *)s + row->seen - 1)
+                     : has != option_print(row, preset, other, sizeof other) ||
+                           strcmp(text, other) != 0;
 }
 
 /* Take an operand that names a queue on a broker. */

@@ -146,13 +146,11 @@ int settings_forward_check(const struct settings *s, char *const *command,
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);
-/* Visit each flag that is not at its default, in the order of the table, with
- * its value as the flag takes it; "" for a flag that takes none. Settings that
- * can be changed are as they are now. */
-void settings_visit_changed(const struct settings *s,
-                            void (*visit)(const char *flag, const char *value,
-                                          void *arg),
-                            void *arg);
+/* Print the value of a flag as the flag takes it; "" if it takes none. Settings
+ * that can be changed are printed as they are now. Returns true if the flag was
+ * given, or the value is not its default. `preset` is from settings_init. */
+bool settings_changed(const struct settings *s, const struct settings *preset,
+                      const struct option_row *row, char text[SETTING_TEXT]);
 
 /* ---- slots ---- */
 

@@ -176,23 +176,6 @@ static void client_ready(struct loop_source *source)
     listen_on(c);
 }
 
-/* Return true if the process at the other end, of the user *uid, may steer the
- * worker; log a refusal. */
-static bool client_known(int fd, uid_t *uid)
-{
-    struct ucred who;
-    socklen_t size = sizeof who;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0)
-        return false;
-    *uid = who.uid;
-    if (who.uid == 0 || who.uid == geteuid())
-        return true;
-    log_warn("control_refused", F_UINT("uid", who.uid), F_INT("pid", who.pid),
-             F_STR("next", "the worker's user and root may steer it"));
-    return false;
-}
-
 /* Wait for the next client. Also the callback of door_timer. */
 static void door_open(struct timer *timer)
 {
@@ -210,6 +193,9 @@ static void door_ready(struct loop_source *source)
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     bool full = fd < 0 && errno != EAGAIN && errno != ECONNABORTED;
     struct client *c = &k->clients[0];
+    struct ucred who = {0};
+    socklen_t size = sizeof who;
+    bool known; /* the worker's user or root */
 
     if (fd >= 0) {
         for (size_t i = 0; i < CLIENTS && c->source.fd >= 0; i++)
@@ -220,7 +206,15 @@ static void door_ready(struct loop_source *source)
         c->source.fd = fd;
         c->source.ready = client_ready;
         c->heard = ++k->heard;
-        if (!client_known(fd, &c->uid)) {
+        known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0;
+        c->uid = who.uid;
+        if (known && who.uid != 0 && who.uid != geteuid()) {
+            known = false;
+            log_warn("control_refused", F_UINT("uid", who.uid),
+                     F_INT("pid", who.pid),
+                     F_STR("next", "the worker's user and root may steer it"));
+        }
+        if (!known) {
             (void)answer_send(c, orders_refusal(EX_NOPERM,
                                                 "only the worker's user "
                                                 "and root may ask"));
@@ -237,7 +231,6 @@ static void door_ready(struct loop_source *source)
 
 /* ---- open and close ---- */
 
-/* Log why the worker cannot be steered. */
 static struct control *control_fail(struct control *k, const struct flow *f,
                                     int err)
 {

@@ -202,7 +202,6 @@ void pause_clock_set(struct pause *p)
     note_change(p, &note);
 }
 
-/* End the order's pause at its time. */
 static void pause_due(struct timer *timer)
 {
     pause_end(CONTAINER_OF(timer, struct pause, timer), PAUSER_ORDER);
@@ -251,20 +250,15 @@ void pause_now(struct pause *p, struct pause_note *out)
 void pause_init(struct pause *p, struct flow *f)
 {
     *p = (struct pause){.flow = f,
+                        .mtx = PTHREAD_MUTEX_INITIALIZER,
                         .chore = {.run = note_save,
                                   .tell = note_save_log,
                                   .first_ns = SAVE_FIRST_NS,
                                   .most_ns = SAVE_MOST_NS,
                                   .pool = &f->pool}};
     folder_user(geteuid(), p->owner);
-    pthread_mutex_init(&p->mtx, NULL);
     timer_init(&p->timer, pause_due);
     chore_init(&p->chore);
-}
-
-void pause_fini(struct pause *p)
-{
-    pthread_mutex_destroy(&p->mtx);
 }
 
 /* ---- stop ---- */
@@ -285,7 +279,8 @@ static void handlers_terminate(struct timer *timer)
     s->ending = true;
     if (signal == SIGKILL) /* where handlers are threads, the process ends */
         counters_gauge(f->counters, COUNTERS_ENDED_NS, clock_wall_ns());
-    f->ops->stop(f->handler, signal);
+    if (f->ops->stop)
+        f->ops->stop(f->handler, signal);
     if (signal == SIGKILL && f->ops->seize)
         s->last(s->arg);
     if (signal != SIGKILL)

@@ -25,8 +25,6 @@
 #include "worker/loop/chore.h"
 #include "worker/loop/timers.h"
 
-struct flow;
-
 /* Origins of a pause; bits. The worker takes messages again when all bits are
  * cleared. */
 enum pauser {
@@ -57,7 +55,6 @@ struct pause {
 };
 
 void pause_init(struct pause *p, struct flow *f);
-void pause_fini(struct pause *p);
 /* Bring back the pause of an earlier worker, before this worker takes
  * messages. */
 void pause_recall(struct pause *p);

@@ -21,7 +21,6 @@
 #include "common/state/counters.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
-#include "worker/config/settings.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/store_look.h"
 #include "worker/flow/flow.h"
@@ -109,12 +108,6 @@ static void settings_put(struct orders *o, json_t *all, json_t *changed,
     }
 }
 
-/* Add a flag that is not at its default; for settings_visit_changed. */
-static void flag_put(const char *flag, const char *value, void *arg)
-{
-    (void)json_object_set_new(arg, flag, json_string(value));
-}
-
 /* Return the program, its command (null: a C function is called) and the flags
  * at its start, which stay the same while the worker is running. */
 static json_t *runs_json(struct request *r)
@@ -124,7 +117,8 @@ static json_t *runs_json(struct request *r)
     char plugin[PATH_MAX], folder[PATH_MAX];
     json_t *flags = json_object();
     json_t *command = f->set->command ? json_array() : json_null();
-    char word[256];
+    char word[256], text[SETTING_TEXT];
+    struct settings preset;
 
     for (int i = 0; i < ARGS_MOST && f->set->command && f->set->command[i];
          i++) {
@@ -132,7 +126,13 @@ static json_t *runs_json(struct request *r)
                        strlen(f->set->command[i]));
         (void)json_array_append_new(command, json_string(word));
     }
-    settings_visit_changed(r->orders->started, flag_put, flags);
+    settings_init(&preset);
+    for (size_t i = 0; i < settings_table.count; i++) {
+        const struct option_row *row = &settings_table.rows[i];
+
+        if (settings_changed(r->orders->started, &preset, row, text))
+            json_object_set_new(flags, row->name, json_string(text));
+    }
     safe_text_copy(plugin, sizeof plugin, path ? path : "",
                    path ? strlen(path) : 0);
     safe_text_copy(folder, sizeof folder, f->folder, strlen(f->folder));
@@ -258,15 +258,21 @@ static json_t *pause_answer(struct request *r, json_t *out)
 
 static json_t *answer_pause(struct request *r)
 {
+    char word[64], text[192];
     uint64_t limit = 0;
 
     if (r->count > 1)
         return orders_refusal(EX_USAGE, "pause takes one duration at most, "
                                         "like pause 5m");
     if (r->count == 1 &&
-        (duration_parse(r->words[0], &limit) < 0 || limit == 0))
-        return orders_refusal(EX_USAGE, "pause: not a duration; give a number "
-                                        "with ms, s, m, h or d, like 5m");
+        (duration_parse(r->words[0], &limit) < 0 || limit == 0)) {
+        safe_text_copy(word, sizeof word, r->words[0], strlen(r->words[0]));
+        snprintf(text, sizeof text,
+                 "pause: \"%s\" is not a duration above 0; give a number with "
+                 "ms, s, m, h or d, like 5m",
+                 word);
+        return orders_refusal(EX_USAGE, text);
+    }
     if (!r->call->again)
         pause_begin(r->orders->pause, PAUSER_ORDER, limit, r->call->uid);
     return pause_answer(r, answer_ok());
@@ -633,6 +639,7 @@ static const struct verb verbs[] = {
     {"run-now", rows_steer, true, STEER_RUN_NOW, 0},
     {"cancel", rows_steer, true, STEER_CANCEL, 0},
     {.name = "closing", .answer = answer_closing},
+    {.name = "stderr", .answer = answer_stderr},
     {.name = "group", .answer = answer_group, .order = true},
     {.name = "cancel-running", .answer = answer_cancel_running},
     {.name = "cancel-lent", .answer = answer_cancel_lent, .order = true},

@@ -18,13 +18,7 @@
 
 #include "worker/config/settings.h"
 
-struct cap;
-struct file_watch; /* file_watch.h */
-struct flow;
-struct pause;
 struct steering; /* an order about single messages, which takes a pool job */
-struct stop;
-struct store_look; /* store_look.h */
 
 /* Constant once the worker runs, but for set_ns. */
 struct orders {

@@ -42,8 +42,14 @@ void status_count(struct status *b)
     dirty_state_now(&f->dirty);
 }
 
-void status_on_dead(struct status *b, uint64_t letters)
+void status_on_dead(void *arg, uint64_t letters, bool failed)
 {
+    struct status *b = arg;
+
+    if (failed) {
+        counters_add(&counters_rest(b->flow->counters)->hooks_failed, 1);
+        counters_rest_done(b->flow->counters);
+    }
     atomic_store(&b->on_dead_waiting, letters);
     dirty_state_now(&b->flow->dirty);
 }

@@ -18,9 +18,6 @@
 
 #include "worker/loop/chore.h"
 
-struct file_watch;
-struct flow;
-
 /* Called with the title whenever it has changed; in the loop. */
 struct status_reader {
     void (*read)(struct status_reader *reader, const char *title);
@@ -42,10 +39,10 @@ struct status {
 void status_init(struct status *b, struct flow *f);
 /* Count the rows of the source, and have the result shown. */
 void status_count(struct status *b);
-/* Show the number of letters that wait for --on-dead to run again. Any
- * thread. */
-void status_on_dead(struct status *b, uint64_t letters);
-/* After each wait; does nothing unless something has changed. */
+/* Show how many letters wait for --on-dead to run again, and count a run that
+ * has failed. Called by on_dead.c, on its thread, with the struct. */
+void status_on_dead(void *arg, uint64_t letters, bool failed);
+/* Write counters and title if something has changed. */
 void status_show(struct status *b);
 
 #endif

@@ -224,8 +224,17 @@ static void told_add(const char *flag, const char *value, void *arg)
 /* told - the flags that are not at their defaults, as a command line */
 static const char *told(void)
 {
+    struct settings preset;
+    char value[SETTING_TEXT];
+    size_t used = 0;
+
+    settings_init(&preset);
     told_line[0] = '\0';
-    settings_visit_changed(&s, told_add, NULL);
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (settings_changed(&s, &preset, &settings_table.rows[i], value))
+            used += (size_t)snprintf(told_line + used, sizeof told_line - used,
+                                     "--%s%s%s ", settings_table.rows[i].name,
+                                     *value ? "=" : "", value);
     return told_line;
 }
 

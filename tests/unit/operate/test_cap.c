@@ -16,8 +16,8 @@ static void on_over(void *arg)
 
 static void setup(void)
 {
-    fixture_init();
-    cap_open(CAP, MOST, FIXTURE_ROOM, on_over);
+    mq_files("/tmp/mqw-cap-XXXXXX");
+    cap_open(CAP, MOST, 256, on_over);
 }
 
 TestSuite(cap, .init = setup, .fini = mq_parts_close);

@@ -83,11 +83,7 @@ static void over(void *arg)
 
 static void setup(void)
 {
-    flow = (struct flow){0};
-    mq = (struct source_mq){0};
-    strcpy(fixture_dir, "/dev/shm/mqw-latency-XXXXXX");
-    cr_assert(mkdtemp(fixture_dir));
-    snprintf(fixture_file, sizeof fixture_file, "%s/custody", fixture_dir);
+    mq_files("/dev/shm/mqw-latency-XXXXXX");
     cap_open(CAP, MOST, CUSTODY_BODY_MAX, over);
     timer_init(&tick, ticked);
 }

@@ -6,20 +6,11 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 
-#include "common/base/log.h"
-#include "common/state/counters.h"
-#include "worker/flow/flow.h"
-#include "worker/loop/loop.h"
 #include "worker/operate/halt.h"
 
 #define GRACE      (20 * NS_PER_S)
 #define KILL_AFTER (5 * NS_PER_S)
 
-static struct settings set = {.queue = "/q",
-                              .concurrency = 2,
-                              .grace_ns = GRACE,
-                              .kill_after_ns = KILL_AFTER};
-static struct flow flow;
 static struct stop stop;
 static int sent[8]; /* signals to the handlers */
 static unsigned count, lasts;
@@ -42,16 +33,6 @@ static const struct handler_ops processes = {.name = "processes",
 static const struct handler_ops threads = {
     .name = "threads", .within = true, .stop = on_stop, .seize = on_seize};
 
-static void on_event(void *arg, enum gate_event event)
-{
-    (void)arg, (void)event;
-}
-
-static void no_count(void *arg)
-{
-    (void)arg;
-}
-
 static void on_last(void *arg)
 {
     cr_assert_eq(arg, &stop);
@@ -60,32 +41,16 @@ static void on_last(void *arg)
 
 static void setup(void)
 {
-    log_setup(LOG_ERROR + 1, LOG_TEXT);
-    flow.set = &set;
-    flow.ops = &processes;
-    cr_assert_eq(timers_open(&flow.timers), 0);
-    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
-    cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
-    dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
-    flow.dirty.timers = flow.timers;
-    flow.dirty.loop = flow.loop;
-    gate_init(&flow.gate, &set, on_event, NULL);
-    flow.gate.timers = flow.timers;
-    flow.gate.dirty = &flow.dirty;
-    flow.gate.counters = flow.counters;
+    set = (struct settings){.queue = "/q",
+                            .concurrency = 2,
+                            .grace_ns = GRACE,
+                            .kill_after_ns = KILL_AFTER};
+    flow_parts_open(&(struct flow_parts){.ops = &processes, .lent_most = 1});
     stop_init(&stop, &flow, on_last, &stop);
     cr_assert(gate_enter(&flow.gate)); /* a handler runs */
 }
 
-static void teardown(void)
-{
-    gate_fini(&flow.gate);
-    counters_close(&flow.counters);
-    loop_close(&flow.loop);
-    timers_close(&flow.timers);
-}
-
-TestSuite(stop, .init = setup, .fini = teardown);
+TestSuite(stop, .init = setup, .fini = flow_parts_close);
 
 /* nothing_until - so long, but for its last two milliseconds, no signal */
 static void nothing_until(uint64_t ns)

@@ -159,45 +159,11 @@ static json_t *text_or_null(const char *text)
     return *text ? json_string(text) : json_null();
 }
 
-/* Describe one flag, with its values in the answer of the worker; `keep` gets
- * the flag that would keep a change of it. */
-static json_t *setting_describe(const char *const field[DUMPED_COUNT],
-                                const char *under, const json_t *live,
-                                char keep[KEEP_ROOM])
-{
-    const char *name = field[DUMPED_NAME], *text;
-    bool can_change = strcmp(field[DUMPED_LIVE], "live") == 0;
-    json_t *now = json_object_get(json_object_get(live, "settings"), name);
-    json_t *changed =
-        json_object_get(json_object_get(live, "settings_changed"), name);
-    json_t *flag = json_object_get(
-        json_object_get(json_object_get(live, "runs"), "flags"), name);
-    json_t *preset = text_or_null(field[DUMPED_PRESET]), *started;
-    char number[JSON_TEXT];
-    size_t used = strlen(keep);
-
-    /* The worker tells all values that it can change, and of the others those
-     * that were given. */
-    if (!now && live)
-        now = flag ? flag : preset;
-    started = json_object_get(changed, "started");
-    text = changed ? json_as_text(now, number) : NULL;
-    if (text)
-        snprintf(keep + used, KEEP_ROOM - used, "%s--%s=%s", used ? " " : "",
-                 name, text);
-    return json_pack("{s:s, s:s, s:o, s:s, s:b, s:O?, s:O?, s:O?, s:o}", "name",
-                     name, "under", under, "value",
-                     text_or_null(field[DUMPED_VALUE]), "help",
-                     field[DUMPED_HELP], "live", can_change, "now", now,
-                     "started", started ? started : now, "set_at",
-                     json_object_get(changed, "set_at"), "default", preset);
-}
-
 json_t *ask_settings(const struct serve_ask *a, struct problem *p)
 {
-    const char *field[DUMPED_COUNT], *under = "Options";
-    char keep[KEEP_ROOM] = "", *dump, *rest, *line;
-    json_t *list = json_array();
+    const char *field[DUMPED_COUNT], *under = "Options", *name, *text;
+    json_t *list = json_array(), *flags, *now, *changed, *preset, *started;
+    char keep[KEEP_ROOM] = "", *dump, *rest, *line, number[JSON_TEXT];
     struct snapshot v;
     size_t i = 0;
 
@@ -206,6 +172,7 @@ json_t *ask_settings(const struct serve_ask *a, struct problem *p)
     while (strcmp(serve_files[i].name, "settings.tsv") != 0)
         i++;
     dump = rest = strdup((const char *)serve_files[i].bytes);
+    flags = json_object_get(json_object_get(v.live, "runs"), "flags");
     while ((line = strsep(&rest, "\n")) != NULL) {
         int n = 0;
 
@@ -215,8 +182,34 @@ json_t *ask_settings(const struct serve_ask *a, struct problem *p)
             continue;
         if (*field[DUMPED_UNDER])
             under = field[DUMPED_UNDER];
-        json_array_append_new(list,
-                              setting_describe(field, under, v.live, keep));
+        name = field[DUMPED_NAME];
+        preset = text_or_null(field[DUMPED_PRESET]);
+        now = json_object_get(json_object_get(v.live, "settings"), name);
+        changed =
+            json_object_get(json_object_get(v.live, "settings_changed"), name);
+        /* The worker reports the value of each setting that can change, and of
+         * the others those on its command line. */
+        if (!now && v.live)
+            now = json_object_get(flags, name);
+        if (!now && v.live)
+            now = preset;
+        started = json_object_get(changed, "started");
+        text = changed ? json_as_text(now, number) : NULL;
+        if (text) {
+            size_t used = strlen(keep);
+
+            snprintf(keep + used, sizeof keep - used, "%s--%s=%s",
+                     used ? " " : "", name, text);
+        }
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:o, s:s, s:b, s:O?, s:O?, s:O?, s:o}",
+                      "name", name, "under", under, "value",
+                      text_or_null(field[DUMPED_VALUE]), "help",
+                      field[DUMPED_HELP], "live",
+                      strcmp(field[DUMPED_LIVE], "live") == 0, "now", now,
+                      "started", started ? started : now, "set_at",
+                      json_object_get(changed, "set_at"), "default", preset));
     }
     free(dump);
     snapshot_close(&v);
