@@ -61,6 +61,21 @@ enum part {
     PARTS
 };
 
+static const struct {
+    const char *name;
+    bool runtime; /* in the runtime folder, not in the state folder */
+} places[PARTS] = {
+    [STORE] = {STATEDIR_STORE, false},
+    [STORE_WAL] = {STATEDIR_STORE "-wal", false},
+    [STORE_SHM] = {STATEDIR_STORE "-shm", false},
+    [CUSTODY] = {RUNTIMEDIR_CUSTODY, true},
+    [PIDFILE] = {STATEDIR_PIDFILE, false},
+    [COUNTERS] = {RUNTIMEDIR_COUNTERS, true},
+    [NOTE] = {RUNTIMEDIR_NOTE, false},
+    [CONTROL] = {STATEDIR_CONTROL, false},
+    [ENDS] = {RUNTIMEDIR_ENDS, true},
+};
+
 enum state {
     THERE,
     AWAY,    /* moved to another name, or below an unmounted path */
@@ -149,70 +164,7 @@ static bool file_is_read_only(const struct file *f)
     return false;
 }
 
-/* Check each file; return how many are not THERE. Whether the store is
- * read-only is found by the pidfile beside it, because opening and closing the
- * store would drop SQLite's locks (fcntl(2)). */
-static unsigned files_stat(struct file_watch *w)
-{
-    unsigned lost = 0;
-
-    for (enum part i = 0; i < PARTS; i++) {
-        struct file *f = &w->files[i];
-        bool named;
-
-        if (i == ENDS && f->fd < 0)
-            file_adopt(f);
-        named = stat(f->path, &f->name) == 0;
-        f->state = f->fd < 0 || (named && file_same(&f->name, &f->id)) ? THERE
-                   : named                                             ? TAKEN
-                   : file_is_unnamed(f)                                ? REMOVED
-                                                                       : AWAY;
-        lost += f->state != THERE;
-    }
-    w->read_only = file_is_read_only(&w->files[PIDFILE])   ? &w->files[STORE]
-                   : file_is_read_only(&w->files[CUSTODY]) ? &w->files[CUSTODY]
-                                                           : NULL;
-    return lost;
-}
-
-static int files_open(struct file_watch *w, struct problem *p)
-{
-    static const struct {
-        const char *name;
-        bool runtime; /* in the runtime folder, not in the state folder */
-    } places[PARTS] = {
-        [STORE] = {STATEDIR_STORE, false},
-        [STORE_WAL] = {STATEDIR_STORE "-wal", false},
-        [STORE_SHM] = {STATEDIR_STORE "-shm", false},
-        [CUSTODY] = {RUNTIMEDIR_CUSTODY, true},
-        [PIDFILE] = {STATEDIR_PIDFILE, false},
-        [COUNTERS] = {RUNTIMEDIR_COUNTERS, true},
-        [NOTE] = {RUNTIMEDIR_NOTE, false},
-        [CONTROL] = {STATEDIR_CONTROL, false},
-        [ENDS] = {RUNTIMEDIR_ENDS, true},
-    };
-    int err = 0;
-
-    for (enum part i = 0; i < PARTS; i++)
-        w->files[i].fd = -1;
-    for (enum part i = 0; i < PARTS && !err; i++) {
-        struct file *f = &w->files[i];
-        const char *folder =
-            places[i].runtime ? w->with.runtime->folder : w->with.dir->folder;
-
-        if (!folder_join(f->path, folder, "/", places[i].name))
-            err = problem_set(p, EX_CANTCREAT, ENAMETOOLONG, "%s/%s: %s",
-                              folder, places[i].name, errno_text(ENAMETOOLONG));
-        if (!err)
-            file_adopt(f);
-        if (!err && f->fd < 0 && i < COUNTERS)
-            err = problem_set(p, EX_CANTCREAT, errno, "%s: %s", f->path,
-                              errno_text(errno));
-    }
-    return err;
-}
-
-/* ---- what is logged and shown ---- */
+/* ---- the log, and mqctl status ---- */
 
 #define HELD "nothing is taken; "
 
@@ -322,9 +274,29 @@ static void holds_set(struct file_watch *w, bool on)
 static bool files_look(struct file_watch *w)
 {
     const struct log_field queue = F_STR("queue", w->with.flow->set->queue);
-    unsigned lost = files_stat(w);
-    const struct file *f = file_find_gone(w, STORE, ENDS), *ro = w->read_only;
+    const struct file *gone, *ro;
+    unsigned lost = 0;
 
+    for (enum part i = 0; i < PARTS; i++) {
+        struct file *f = &w->files[i];
+        bool named;
+
+        if (i == ENDS && f->fd < 0)
+            file_adopt(f);
+        named = stat(f->path, &f->name) == 0;
+        f->state = f->fd < 0 || (named && file_same(&f->name, &f->id)) ? THERE
+                   : named                                             ? TAKEN
+                   : file_is_unnamed(f)                                ? REMOVED
+                                                                       : AWAY;
+        lost += f->state != THERE;
+    }
+    /* To find out whether the store is read-only, open the pidfile beside it:
+     * to open and close the store would drop SQLite's locks (fcntl(2)). */
+    ro = file_is_read_only(&w->files[PIDFILE])   ? &w->files[STORE]
+         : file_is_read_only(&w->files[CUSTODY]) ? &w->files[CUSTODY]
+                                                 : NULL;
+    w->read_only = ro;
+    gone = file_find_gone(w, STORE, ENDS);
     if (lost > w->lost) /* more files may be lost soon */
         w->calm_ns = clock_mono_ns() + AGAIN_NS;
     w->lost = lost;
@@ -338,16 +310,17 @@ static bool files_look(struct file_watch *w)
     else if (!ro && w->logged_ro)
         log_info("writable_again", queue);
     w->logged_ro = ro != NULL;
-    if (f && (f != w->logged_gone || f->state != w->logged_state)) {
-        LOG_AT(f < &w->files[PIDFILE] ? LOG_ERROR : LOG_WARN, "file_gone",
-               queue, F_STR("file", f->path), F_STR("what", states[f->state]),
-               F_STR("next", advice_for(w, f)));
-        w->logged_state = f->state;
-    } else if (!f && w->logged_gone) {
+    if (gone && (gone != w->logged_gone || gone->state != w->logged_state)) {
+        LOG_AT(gone < &w->files[PIDFILE] ? LOG_ERROR : LOG_WARN, "file_gone",
+               queue, F_STR("file", gone->path),
+               F_STR("what", states[gone->state]),
+               F_STR("next", advice_for(w, gone)));
+        w->logged_state = gone->state;
+    } else if (!gone && w->logged_gone) {
         w->logged_error = false;
         log_info("file_back", queue, F_STR("file", w->logged_gone->path));
     }
-    w->logged_gone = f;
+    w->logged_gone = gone;
     holds_set(w, false);
     return lost == 0 && !ro;
 }
@@ -517,7 +490,7 @@ int file_watch_open(struct file_watch **out,
 {
     struct flow *flow = setup->flow;
     struct file_watch *w = calloc(1, sizeof *w);
-    int err;
+    int err = 0, unwatched;
 
     *out = NULL;
     if (!w)
@@ -531,26 +504,43 @@ int file_watch_open(struct file_watch **out,
     chore_init(&w->chore);
     pthread_mutex_init(&w->mtx, NULL);
     w->source.ready = folder_changed;
-    w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    err = files_open(w, p);
-    folders_watch(w);
-    if (w->source.fd >= 0 && !err &&
-        loop_add(flow->loop, &w->source, EPOLLIN) < 0) {
-        close(w->source.fd);
-        w->source.fd = -1;
+    w->source.fd = -1;
+    for (enum part i = 0; i < PARTS; i++)
+        w->files[i].fd = -1;
+    for (enum part i = 0; i < PARTS && !err; i++) {
+        struct file *f = &w->files[i];
+        const char *folder =
+            places[i].runtime ? setup->runtime->folder : setup->dir->folder;
+
+        if (!folder_join(f->path, folder, "/", places[i].name))
+            err = problem_set(p, EX_CANTCREAT, ENAMETOOLONG, "%s/%s: %s",
+                              folder, places[i].name, errno_text(ENAMETOOLONG));
+        else
+            file_adopt(f);
+        if (!err && f->fd < 0 && i < COUNTERS)
+            err = problem_set(p, EX_CANTCREAT, errno, "%s: %s", f->path,
+                              errno_text(errno));
     }
-    if (w->source.fd < 0)
+    *out = w;
+    if (err) {
+        file_watch_close(out);
+        return err;
+    }
+    w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    unwatched =
+        w->source.fd < 0 ? -errno : loop_add(flow->loop, &w->source, EPOLLIN);
+    if (unwatched) {
+        fd_close(&w->source.fd);
         log_info("files_not_watched", F_STR("queue", flow->set->queue),
-                 F_STR("error", errno_text(errno)),
+                 F_STR("error", errno_text(-unwatched)),
                  F_STR("next", "the worker notices a removed file within "
                                "seconds while messages arrive (later if "
                                "millions wait in the store), otherwise within "
-                               "a minute; to be notified at once, raise "
+                               "a minute; to be notified immediately, raise "
                                "fs.inotify.max_user_instances"));
-    *out = w;
-    if (err)
-        file_watch_close(out);
-    return err;
+    }
+    folders_watch(w);
+    return 0;
 }
 
 void file_watch_last(struct file_watch *w)
