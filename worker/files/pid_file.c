@@ -33,9 +33,9 @@
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
 
 struct pid_file {
-    char path[PATH_MAX];
-    int pidfile, folder; /* locked; -1: not */
-    bool folder_taken;   /* another process had the folder at the last try */
+    char path[PATH_MAX], folder_path[PATH_MAX]; /* constant after open */
+    int pidfile, folder;                        /* locked; -1: not */
+    bool folder_taken; /* another process had the folder at the last try */
     bool logged_wait;
     pid_t last; /* the pid in the pidfile when it was locked; 0: none */
 };
@@ -94,13 +94,13 @@ static bool owner_has_open(pid_t pid, const char *path)
 }
 
 /* Return -EAGAIN if the lock will be free soon, else set a problem with the
- * reason why it is not. A program that tests the lock (worker_lock_look) holds
- * it shared for a moment. Another shared lock is possible beside that, but not
- * beside a worker's lock. So a test can delay a start, but not refuse it, even
- * if an old pidfile names a living process. If the owner has died, a child that
- * it was starting has the lock until its execve. The owner's pid may belong to
- * another process by then, which does not have our pidfile open. No other
- * process can take the lock, so it becomes free. */
+ * reason why it is not. Two kinds of holders release it soon:
+ * - A program that tests the lock (worker_lock_look) has it for a moment, and
+ *   shared, so that worker_lock_look tells it from a worker, even if an old
+ *   pidfile names a living process.
+ * - If the owner has died, a child that it was starting has the lock until its
+ *   execve. The owner's pid may belong to another process by then, but that
+ *   process does not have our pidfile open. */
 static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                        struct problem *p)
 {
@@ -122,9 +122,9 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "queue %s already has a consumer whose pidfile was "
                            "removed, or mqctl move or mqctl forget has it: "
-                           "find it with `fuser -v %.*s`, and wait for its end "
+                           "find it with `fuser -v %s`, and wait for its end "
                            "or stop it",
-                           queue, (int)(strrchr(path, '/') - path), path);
+                           queue, l->folder_path);
     if (!held)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "pidfile %s: another program looks whether a worker "
@@ -157,12 +157,11 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                        queue, (int)owner, path, (int)owner, SHELL_QUEUE(queue));
 }
 
-/* Return true if the locked folder still has its name. */
-static bool folder_is_named(int fd, const char *folder)
+bool pid_file_has_folder(const struct pid_file *l)
 {
     struct stat is, named;
 
-    return fstat(fd, &is) == 0 && stat(folder, &named) == 0 &&
+    return fstat(l->folder, &is) == 0 && stat(l->folder_path, &named) == 0 &&
            file_same(&is, &named);
 }
 
@@ -195,12 +194,9 @@ static int pidfile_lock(const char *path)
  * file stays. */
 static void pidfile_remove(const char *path, int *fd)
 {
-    if (*fd < 0)
-        return;
-    if (file_named(*fd, path))
+    if (*fd >= 0 && file_named(*fd, path))
         unlink(path);
-    close(*fd);
-    *fd = -1;
+    fd_close(fd);
 }
 
 /* Lock the folder of the pidfile, then the pidfile: both, or neither, with
@@ -210,19 +206,16 @@ static void pidfile_remove(const char *path, int *fd)
  * removes it, so a folder that has lost its name counts as taken. */
 static bool locks_try(struct pid_file *l)
 {
-    char folder[PATH_MAX];
     int err = 0;
 
-    strlcpy(folder, l->path, sizeof folder);
-    (void)file_parent(folder);
     l->folder_taken = false;
-    l->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    l->folder = open(l->folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l->folder < 0)
         return false;
     l->folder = file_fd_raise(l->folder);
     if (flock(l->folder, LOCK_EX | LOCK_NB) < 0)
         err = errno;
-    else if (!folder_is_named(l->folder, folder))
+    else if (!pid_file_has_folder(l))
         err = EWOULDBLOCK;
     l->folder_taken = err == EWOULDBLOCK;
     if (!err) {
@@ -231,8 +224,7 @@ static bool locks_try(struct pid_file *l)
             return true;
         err = errno;
     }
-    close(l->folder);
-    l->folder = -1;
+    fd_close(&l->folder);
     errno = err;
     return false;
 }
@@ -243,10 +235,9 @@ static int pid_write(int pidfile, pid_t pid)
     char text[16];
     int size = snprintf(text, sizeof text, "%d", (int)pid);
 
-    if (ftruncate(pidfile, 0) < 0)
-        return -errno;
-    errno = ENOSPC; /* a short write sets no errno */
-    return pwrite(pidfile, text, (size_t)size, 0) == size ? 0 : -errno;
+    return ftruncate(pidfile, 0) < 0
+               ? -errno
+               : file_write(pidfile, text, (size_t)size, 0);
 }
 
 /* Free the struct; the kernel drops its locks. */
@@ -257,49 +248,45 @@ static void pid_file_free(struct pid_file *l)
     free(l);
 }
 
-/* Wait until both locks are ours. Fails as soon as they will not be free
- * soon. */
-static int locks_wait(struct pid_file *l, const char *queue, struct problem *p)
-{
-    uint64_t start = clock_mono_ns();
-    int err;
-
-    while (!locks_try(l)) {
-        if (errno == EROFS)
-            return folder_read_only(l->path, p);
-        if (errno == ENOENT)
-            return problem_set(
-                p, EX_CANTCREAT, ENOENT,
-                "the folder of %s was removed while the worker was starting, "
-                "for example by mqctl forget; start the worker again",
-                l->path);
-        if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
-            return problem_set(p, EX_CANTCREAT, errno,
-                               "pidfile %s: %s; give another --state-dir, or "
-                               "fix its permissions",
-                               l->path, errno_text(errno));
-        err = lock_refuse(l, queue, clock_mono_ns() - start, p);
-        if (err != -EAGAIN)
-            return err;
-        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
-    }
-    return 0;
-}
-
 int pid_file_open(struct pid_file **out, const char *path, const char *queue,
                   struct problem *p)
 {
     struct pid_file *l = calloc(1, sizeof *l);
+    uint64_t start = clock_mono_ns();
     char text[16];
     ssize_t n;
-    int err;
+    int err = 0;
 
     *out = NULL;
     if (!l)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     l->pidfile = l->folder = -1;
     strlcpy(l->path, path, sizeof l->path);
-    err = locks_wait(l, queue, p);
+    strlcpy(l->folder_path, path, sizeof l->folder_path);
+    (void)file_parent(l->folder_path);
+    /* Wait until both locks are ours. Fail as soon as they will not be free
+     * soon. */
+    while (!err && !locks_try(l)) {
+        if (errno == EROFS)
+            err = folder_read_only(path, p);
+        else if (errno == ENOENT)
+            err = problem_set(
+                p, EX_CANTCREAT, ENOENT,
+                "the folder of %s was removed while the worker was starting, "
+                "for example by mqctl forget; start the worker again",
+                path);
+        else if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
+            err = problem_set(p, EX_CANTCREAT, errno,
+                              "pidfile %s: %s; give another --state-dir, or "
+                              "fix its permissions",
+                              path, errno_text(errno));
+        else
+            err = lock_refuse(l, queue, clock_mono_ns() - start, p);
+        if (err == -EAGAIN) {
+            poll(NULL, 0, WORKER_LOCK_LOOK_MS);
+            err = 0;
+        }
+    }
     if (!err) {
         n = pread(l->pidfile, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = '\0';
@@ -317,15 +304,6 @@ int pid_file_open(struct pid_file **out, const char *path, const char *queue,
     else
         *out = l;
     return err;
-}
-
-bool pid_file_has_folder(const struct pid_file *l)
-{
-    char folder[PATH_MAX];
-
-    strlcpy(folder, l->path, sizeof folder);
-    (void)file_parent(folder);
-    return folder_is_named(l->folder, folder);
 }
 
 /* Crash in here: the pidfile is left without a lock, as by a killed worker. */
