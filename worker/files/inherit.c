@@ -63,8 +63,9 @@ static int totals_open(const struct inherit *i, struct problem *p)
     if (counters_private(*out))
         log_warn("counters_private", F_STR("path", path),
                  F_STR("error", counters_private(*out)),
-                 F_STR("next", "the worker runs; mqctl cannot see its numbers "
-                               "until it is started with room for them"));
+                 F_STR("next",
+                       "the worker is running, but mqctl cannot see its "
+                       "numbers; fix the error, then restart the worker"));
     return 0;
 }
 
@@ -132,16 +133,17 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     if (r->past == RUNTIMEDIR_GONE)
         log_warn("custody_missing", F_STR("queue", i->flow->set->queue),
                  F_STR("folder", r->was),
-                 F_STR("next", "a worker was killed, and what it had in hand "
-                               "there is gone: the folder was removed, or its "
-                               "container ended. Retries and letters are in "
-                               "the store"));
+                 F_STR("next", "a worker was killed, and its in-flight "
+                               "messages are gone: the folder was removed, or "
+                               "its container ended. Retries and letters are "
+                               "in the store"));
     if (r->past == RUNTIMEDIR_REBOOT)
         log_warn("custody_rebooted", F_STR("queue", i->flow->set->queue),
                  F_STR("folder", r->was),
-                 F_STR("next", "the machine went down under a worker: what it "
-                               "had in hand is gone, as is the queue. Retries "
-                               "and letters are in the store"));
+                 F_STR("next", "the machine went down while a worker was "
+                               "running: its in-flight messages and the queue "
+                               "are gone. Retries and letters are in the "
+                               "store"));
     if (!err)
         err = custody_open(&i->mq->custody, path, spec, p);
     if (!err)
@@ -154,9 +156,10 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     return 0;
 }
 
-/* Check that the store has all commits of the last worker, before anything is
- * written, because a write may destroy what is left of lost ones. Crash before
- * the loss is logged: the next start finds, copies and logs the same. */
+/* Check that the store has all commits of the last worker. This comes before
+ * the first write, because a write may destroy what is left of lost commits.
+ * Crash before the loss is logged: the next start finds, copies and logs the
+ * same. */
 static int store_ready(const struct inherit *i, struct problem *p)
 {
     _Atomic uint64_t *last = counters_commits(i->flow->counters);
@@ -172,8 +175,8 @@ static int store_ready(const struct inherit *i, struct problem *p)
                   F_STR("next",
                         "the store lacks that many commits of the last "
                         "worker: its files were damaged, or replaced by "
-                        "older ones. Look at the disk; keep the copy, "
-                        "it has what is left of them"));
+                        "older ones. Check the disk, and keep the copy: "
+                        "it has what is left of the commits"));
     }
     if (commits == UINT64_MAX)
         last = NULL;
@@ -240,12 +243,12 @@ static int state_lock(const struct inherit *i, bool broker, struct problem *p)
     return err;
 }
 
-/* The lock comes first: it proves that the last owner is dead. Custody and the
+/* The lock comes first: it proves that the last worker is dead. Custody and the
  * file of ends are checked before a queue or a store is created, so that a
- * refused start leaves neither behind. The queue comes before the store,
- * because a queue that cannot be opened is the more usual error, and it must
- * not leave a store behind. Custody comes last, because its size depends on the
- * queue and it must belong to the store. */
+ * refused start creates neither. The queue comes before the store, because most
+ * refused starts are due to the queue, and they must not create a store.
+ * Custody comes last, because its size depends on the queue and it must belong
+ * to the store. */
 int inherit_open(const struct inherit *i, struct problem *p)
 {
     const struct settings *set = i->flow->set;
@@ -280,6 +283,11 @@ int inherit_open(const struct inherit *i, struct problem *p)
               ? queue_adopt(&i->mq->queue, set->queue, set->passed_fd, p)
               : queue_open(&i->mq->queue, set->queue, settings_queue_flags(set),
                            &attr, &created, p);
+    if (err == -ENOENT)
+        return problem_set(p, EX_NOINPUT, ENOENT,
+                           "queue %s does not exist; leave out --no-create, or "
+                           "run `mqctl create %s`",
+                           set->queue, SHELL_QUEUE(set->queue));
     if (err)
         return err;
     if (created)
@@ -288,7 +296,11 @@ int inherit_open(const struct inherit *i, struct problem *p)
                  F_UINT("message_size", queue_message_size(i->mq->queue)));
     else if (queue_differs(i->mq->queue, &attr, text, sizeof text))
         log_warn("queue_differs", F_STR("queue", set->queue),
-                 F_STR("what", text));
+                 F_STR("what", text),
+                 F_STR("next",
+                       "the queue keeps what it was created with. To change "
+                       "depth or size, see \"Moving a queue\" in the runbook; "
+                       "the mode, use chmod in /dev/mqueue"));
     err = statedir_path(i->dir, STATEDIR_STORE, path, p);
     if (!err)
         err = store_open(&i->mq->store, path, true, p);

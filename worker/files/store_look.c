@@ -83,11 +83,6 @@ void store_look_start(struct store_look *l)
         atomic_store(&l->state, STORE_LOOK_FAILED);
 }
 
-void store_look_stop(struct store_look *l)
-{
-    atomic_store(&l->stop, true);
-}
-
 const char *store_look_text(const struct store_look *l)
 {
     switch ((enum store_look_state)atomic_load(&l->state)) {

@@ -43,8 +43,6 @@ int store_look_open(struct store_look *l, struct flow *f, struct store *s,
                     struct problem *p);
 /* Start the check of a large store. */
 void store_look_start(struct store_look *l);
-/* Stop the check early. The pool waits for its end. */
-void store_look_stop(struct store_look *l);
 /* Return "ok", "being checked", or a description of the damage; NULL if there
  * is no store. */
 const char *store_look_text(const struct store_look *l);
