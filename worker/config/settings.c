@@ -14,9 +14,6 @@
 #include <bsd/stdlib.h>
 #include <bsd/string.h>
 
-#include "common/base/clock.h"
-#include "common/base/log.h"
-#include "common/base/safe_text.h"
 #include "common/base/basics.h"
 #include "common/broker/broker_engine.h"
 #include "common/message/header.h"
@@ -517,8 +514,9 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
                        "--partitions: --max-attempts %" PRIu64 ", each up to "
                        "--timeout or --max-timeout, with the waits of "
                        "--backoff and --jitter between them, take %s or more "
-                       "in sum, and a broker gives to another worker what has "
-                       "no answer for 30m: make it less than 20m",
+                       "in total; a broker gives a message that is not "
+                       "acknowledged within 30m to another worker: make the "
+                       "total less than 20m",
                        (uint64_t)s->max_attempts,
                        duration_print(IN_HAND_LIMIT_NS, text));
 }
@@ -532,9 +530,9 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 #define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
-/* Print a flag that was given for the children of --stream. Returns false if
- * there is none. */
-static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
+/* Print the first given flag that applies only to children of --stream. Returns
+ * false if none was given. */
+static bool stream_flag_print(const struct settings *s, char flag[FLAG_TEXT])
 {
     char size[SIZE_TEXT];
 
@@ -549,7 +547,6 @@ static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
     return true;
 }
 
-/* Return true if --on-exit was given. */
 static bool exits_mapped(const struct settings *s)
 {
     char text[FLAG_TEXT];
@@ -557,45 +554,37 @@ static bool exits_mapped(const struct settings *s)
     return print_on_exit(s->on_exit, text, sizeof text);
 }
 
-/* Refuse flags and operands that are about processes. */
+/* Refuse flags and operands that make no sense with --plugin. */
 static int plugin_option_check(const struct settings *s, char *const *command,
                                struct problem *p)
 {
     char flag[FLAG_TEXT];
+    /* With a plugin, our systemd unit gives a "--" without a command. */
+    const char *other = s->stream                    ? "--stream"
+                        : command && command[0]      ? "a command"
+                        : stream_flag_print(s, flag) ? flag
+                        : exits_mapped(s)            ? "--on-exit"
+                                                     : NULL;
 
-    if (s->stream)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--plugin %s and --stream: give one of them",
-                           s->plugin);
-    if (command && command[0]) /* our unit has -- and no COMMAND then */
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--plugin %s and a command: give one of them",
-                           s->plugin);
-    if (for_children(s, flag))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--plugin %s and %s, which is for the children of "
-                           "--stream: leave it out",
-                           s->plugin, flag);
-    if (exits_mapped(s))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--plugin %s and --on-exit: a plugin has no exit "
-                           "code, mqw_handle returns the verdict; leave out "
-                           "--on-exit",
-                           s->plugin);
-    return 0;
+    return other ? problem_set(p, EX_USAGE, EINVAL,
+                               "--plugin %s and %s: a plugin is called instead "
+                               "of a command, and returns the verdict; give "
+                               "one of them",
+                               s->plugin, other)
+                 : 0;
 }
 
 int settings_forward_check(const struct settings *s, char *const *command,
                            struct problem *p)
 {
     char flag[FLAG_TEXT];
-    const char *other = command && command[0]   ? "a command"
-                        : s->plugin             ? "--plugin"
-                        : s->plugin_arg         ? "--plugin-arg"
-                        : s->timeout_abort      ? "--timeout-abort"
-                        : s->stream             ? "--stream"
-                        : for_children(s, flag) ? flag
-                        : exits_mapped(s)       ? "--on-exit"
+    const char *other = command && command[0]        ? "a command"
+                        : s->plugin                  ? "--plugin"
+                        : s->plugin_arg              ? "--plugin-arg"
+                        : s->timeout_abort           ? "--timeout-abort"
+                        : s->stream                  ? "--stream"
+                        : stream_flag_print(s, flag) ? flag
+                        : exits_mapped(s)            ? "--on-exit"
                         : atomic_load(&s->timeout_ns) != UINT64_MAX
                             ? "--timeout"
                         : s->max_crashes_given ? "--max-crashes"
@@ -657,7 +646,8 @@ static int forward_other_check(const struct settings *s, struct problem *p)
                 : 0;
 }
 
-/* Check that there is a command, and that the flags are for its kind. */
+/* Check that there is a command, and that the flags fit: a long-lived command
+ * or one per message, and no plugin. */
 static int command_check(const struct settings *s, char *const *command,
                          const char *queue, struct problem *p)
 {
@@ -681,7 +671,7 @@ static int command_check(const struct settings *s, char *const *command,
                                  "no command: mqworker %s -- COMMAND, like "
                                  "mqworker %s -- ./handle-order",
                                  SHELL_QUEUE(queue), SHELL_QUEUE(queue));
-    if (!s->stream && for_children(s, flag))
+    if (!s->stream && stream_flag_print(s, flag))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s is for a long-lived command: give --stream, too",
                            flag);
@@ -736,27 +726,7 @@ static int broker_take(struct settings *s, const char *operand,
     return 0;
 }
 
-/* Take the operand: a POSIX queue, or a queue on a broker. */
-static int queue_operand_take(struct settings *s, const char *operand,
-                              struct problem *p)
-{
-    if (broker_operand_is(operand))
-        return broker_take(s, operand, p);
-    if (!s->forward_to.host_count && s->allow_unreplicated)
-        return broker_only("--allow-unreplicated", operand, p);
-    if (broker_access_check(
-            &s->access, s->forward_to.host_count ? s->forward : operand, p) < 0)
-        return -EINVAL;
-    /* The flags of a broker that is only the destination are not for the queue
-     * itself. */
-    if (s->forward_to.host_count) {
-        s->forward_partitions = (unsigned)s->access.partitions;
-        s->access.partitions = 0;
-    }
-    return queue_name(operand, s->queue, p);
-}
-
-/* ---- all of them together ---- */
+/* ---- all settings together ---- */
 
 int settings_check(const struct settings *s, struct problem *p)
 {
@@ -821,7 +791,22 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
     if (err)
         return err;
     s->command = s->plugin || s->forward ? NULL : command;
-    err = queue_operand_take(s, argv[0], p);
+    if (broker_operand_is(argv[0])) {
+        err = broker_take(s, argv[0], p);
+    } else if (!s->forward_to.host_count && s->allow_unreplicated) {
+        err = broker_only("--allow-unreplicated", argv[0], p);
+    } else {
+        err = broker_access_check(
+            &s->access, s->forward_to.host_count ? s->forward : argv[0], p);
+        /* If only the destination is on a broker, --partitions is about the
+         * destination. */
+        if (s->forward_to.host_count) {
+            s->forward_partitions = (unsigned)s->access.partitions;
+            s->access.partitions = 0;
+        }
+        if (!err)
+            err = queue_name(argv[0], s->queue, p);
+    }
     if (!err && s->forward)
         err = forward_other_check(s, p);
     return err ? err : settings_check(s, p);

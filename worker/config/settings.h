@@ -42,8 +42,6 @@ enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
 /* Which messages a spool writes: words of --spool-sync. */
 enum spool_sync { SPOOL_SYNC_WAITING, SPOOL_SYNC_ALWAYS };
 
-struct inproc; /* handler.h */
-
 struct settings {
     char queue[QUEUE_NAME_MAX];
     char **command; /* NULL-terminated; NULL: a plugin, or it forwards */

@@ -111,7 +111,7 @@ Test(settings, one_thing_handles_the_messages)
     refused("mqworker --plugin a.so /q -- cmd", "give one of them");
     refused("mqworker --plugin a.so --stream /q", "give one of them");
     refused("mqworker --plugin a.so --window 2 /q", "--window 2");
-    refused("mqworker --plugin a.so --on-exit 3=dead /q", "leave out");
+    refused("mqworker --plugin a.so --on-exit 3=dead /q", "give one of them");
     refused("mqworker --plugin-arg x /q -- cmd", "--plugin FILE.so");
     refused("mqworker --window 2 /q -- cmd", "give --stream");
     refused("mqworker --max-requests 9 /q -- cmd", "--max-requests 9");
@@ -211,15 +211,6 @@ Test(settings, there_are_slots_for_all_that_may_be_lent_at_once)
 /* ---- what it was told ---- */
 
 static char told_line[2048];
-
-static void told_add(const char *flag, const char *value, void *arg)
-{
-    size_t used = strlen(told_line);
-
-    (void)arg;
-    snprintf(told_line + used, sizeof told_line - used, "--%s%s%s ", flag,
-             *value ? "=" : "", value);
-}
 
 /* told - the flags that are not at their defaults, as a command line */
 static const char *told(void)
