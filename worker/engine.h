@@ -25,17 +25,11 @@
 #include "worker/process/stderr_tail.h"
 #include "worker/source/mq/source_mq.h"
 
-struct control;       /* control.c */
-struct file_watch;    /* file_watch.c */
-struct on_dead;       /* on_dead.c */
-struct pid_file;      /* pid_file.c */
-struct broker_engine; /* broker_engine.h */
-
-/* All of it constant after open, but for the parts' own state. */
+/* Everything is constant after open, except the state inside the parts. */
 struct engine {
     struct statedir dir;
     struct runtimedir runtime; /* custody and counters are there */
-    struct pid_file *lock;     /* one worker a directory */
+    struct pid_file *lock;     /* one worker per directory */
     struct flow flow;
     struct source_mq mq; /* flow.source, unless there is a broker */
     const struct broker_engine
@@ -55,15 +49,14 @@ struct engine {
     char path[PATH_MAX];     /* of the command or plugin; "": not found */
     struct control *control; /* NULL: could not be opened */
     struct stderr_limit stderr_limit;
-    /* Execute the program again. Called if the worker has to restart while
-     * handlers that are threads of this process still run. Set before
-     * engine_run. */
+    /* Execute the program again. Called for a restart while handlers that are
+     * threads of this process still run. Set before engine_run. */
     void (*restart)(void *arg);
+    void *restart_arg;
     /* Called about once a second while the worker cannot exit, because messages
-     * in flight would be lost with this process and cannot be written yet. May
-     * be NULL. */
+     * in flight cannot be written yet. May be NULL. */
     void (*waiting)(void *arg);
-    void *restart_arg; /* of both */
+    void *waiting_arg;
 };
 
 /* The engine keeps `set`, which must outlive it. */

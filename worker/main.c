@@ -1,6 +1,8 @@
 /* main.c - the mqworker program (docs/mqworker.8) */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,23 +22,6 @@
 #include "worker/engine.h"
 #include "worker/handlers/handler.h"
 #include "worker/notify.h"
-
-/* Return the kind of handler that the settings ask for; NULL: this build does
- * not have it. */
-static const struct handler_ops *handler_choose(const struct settings *s,
-                                                struct problem *p)
-{
-    const struct broker_engine *engine;
-
-    if (s->forward_to.host_count) {
-        engine = broker_engine_of(s->forward_queue, p);
-        return engine ? engine->forward : NULL;
-    }
-    return s->forward  ? &handler_forward
-           : s->plugin ? &handler_plugin
-           : s->stream ? &handler_stream
-                       : &handler_exec;
-}
 
 /* What a restart of the program needs. */
 struct program {
@@ -83,13 +68,6 @@ static void program_restart(void *arg)
     _exit(EX_OSERR);
 }
 
-static void program_wait(void *arg)
-{
-    const struct program *g = arg;
-
-    notify_wait(&g->notify);
-}
-
 /* Keep the arguments for a restart: settings_parse sorts them, and
  * setproctitle(3) overwrites the first one. Returns false if memory is short.
  */
@@ -115,10 +93,15 @@ int main(int argc, char **argv, char **envp)
 {
     struct settings settings;
     static struct program g = {.queue = -1};
+    const struct broker_engine *broker;
     const struct handler_ops *kind;
     struct problem p;
     int status, fd;
 
+    /* Let SQLite, which was not used before, allocate the pages of its cache
+     * one by one. A fixed threshold for mmap(2) in malloc(3) would save 84 kB
+     * more, but then each large body of a broker would be a new mapping. */
+    (void)sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
     if (!arguments_keep(&g, argc, argv, envp))
         return complain_memory();
     notify_init(&g.notify);
@@ -142,7 +125,14 @@ int main(int argc, char **argv, char **envp)
         printf("mqworker %s\n", MQW_VERSION);
         return complain_output(EX_OK);
     }
-    kind = handler_choose(&settings, &p);
+    kind = settings.forward  ? &handler_forward
+           : settings.plugin ? &handler_plugin
+           : settings.stream ? &handler_stream
+                             : &handler_exec;
+    if (settings.forward_to.host_count) {
+        broker = broker_engine_of(settings.forward_queue, &p);
+        kind = broker ? broker->forward : NULL; /* NULL: not in this build */
+    }
     if (!kind || notify_queue(&g.notify, &settings, &p) < 0)
         return complain_of(&p);
     log_setup(settings.quiet     ? LOG_WARN
@@ -158,9 +148,11 @@ int main(int argc, char **argv, char **envp)
     if (engine_open(&g.engine, &settings, kind, &p) < 0)
         return complain_of(&p);
     g.engine->restart = program_restart;
-    g.engine->waiting = program_wait;
     g.engine->restart_arg = &g;
     notify_begin(&g.notify, g.engine);
+#ifdef __GLIBC__
+    malloc_trim(0); /* what only the start needed */
+#endif
     status = engine_run(g.engine);
     if (status == -ESTALE)
         start_keep(&g);

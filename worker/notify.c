@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -23,7 +22,6 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/mq/queue.h"
 #include "worker/engine.h"
@@ -73,7 +71,6 @@ void notify_init(struct notify *n)
                  NS_PER_US / FEED_PART;
     /* The manager's socket: a path, or @ and an abstract name. A datagram
      * cannot be sent to anything else. */
-    n->asked = size > 0;
     n->socket = text ? strdup(text) : NULL;
     n->to.sun_family = AF_UNIX;
     if (size > 1 && size < sizeof n->to.sun_path &&
@@ -177,6 +174,14 @@ static void title_read(struct status_reader *reader, const char *title)
     (void)manager_tell(n, text, MSG_DONTWAIT);
 }
 
+/* Ask the manager for ten more seconds, because the end waits until messages in
+ * flight can be written. */
+static void more_time_ask(void *arg)
+{
+    (void)manager_tell(arg, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000",
+                       MSG_DONTWAIT);
+}
+
 void notify_begin(struct notify *n, struct engine *e)
 {
     const struct timeval limit = {.tv_sec = SAY_S};
@@ -185,7 +190,8 @@ void notify_begin(struct notify *n, struct engine *e)
     n->engine = e;
     n->reader.read = title_read;
     timer_init(&n->watchdog, watchdog_feed);
-    if (!n->asked)
+    /* There may be an address without a copy of the variable: no memory. */
+    if (!n->to_size && (!n->socket || !n->socket[0]))
         return;
     if (n->to_size) {
         n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -196,12 +202,14 @@ void notify_begin(struct notify *n, struct engine *e)
     }
     if (err < 0)
         log_warn("manager_not_told", F_STR("error", errno_text(-err)),
-                 F_STR("next", "NOTIFY_SOCKET of the environment is not where "
-                               "a service manager listens: have it started by "
-                               "one, or unset that"));
+                 F_STR("next", "no service manager listens at $NOTIFY_SOCKET: "
+                               "unset it, or let a service manager start the "
+                               "worker"));
     if (n->fd < 0)
         return;
     e->status.reader = &n->reader;
+    e->waiting = more_time_ask;
+    e->waiting_arg = n;
     if (n->feed_ns)
         watchdog_feed(&n->watchdog);
 }
@@ -216,13 +224,6 @@ void notify_end(struct notify *n, bool restarts)
         stopping_say(n, 0);
     else if (n->feed_ns)
         (void)manager_tell(n, "WATCHDOG=1", 0);
-}
-
-void notify_wait(const struct notify *n)
-{
-    if (n->fd >= 0)
-        (void)manager_tell(n, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000",
-                           MSG_DONTWAIT);
 }
 
 /* Set a variable to a number, and its companion to our pid. */

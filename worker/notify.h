@@ -51,9 +51,6 @@ void notify_begin(struct notify *n, struct engine *e);
 /* Tell the manager that the worker stops, unless it `restarts`. After
  * engine_run. */
 void notify_end(struct notify *n, bool restarts);
-/* Ask the manager for ten more seconds, because the end waits until messages in
- * flight can be written. After notify_end, about once a second. */
-void notify_wait(const struct notify *n);
 /* Put into the environment what notify_init took out, with `queue` (-1: none)
  * as the only descriptor that is handed over, for a program that this process
  * is about to execute. */

@@ -61,3 +61,24 @@ Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
     harness_until_lines("runs", 11, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
+
+/* Private memory of the worker, without custody and libraries. */
+Test(worker_idle, it_has_less_than_a_mebibyte_of_its_own)
+{
+    struct harness_process *w =
+        harness_worker(harness_queue(0, 0), "-c", "64", "--", "true");
+    const char *status, *at;
+
+    if (getenv("MQW_SANITIZED"))
+        cr_skip_test("a sanitizer takes memory of its own");
+#ifndef MQW_OPTIMIZED
+    cr_skip_test("the coverage takes memory of its own");
+#endif
+    harness_wait_log(w, "event=started", 5000);
+    cr_assert_geq(harness_settled(w, 10000), 0);
+    status = harness_read(harness_path("/proc/%d/status", (int)harness_pid(w)),
+                          NULL);
+    at = strstr(status, "\nRssAnon:");
+    cr_assert_not_null(at);
+    cr_assert_lt(atol(at + strlen("\nRssAnon:")), 1024, "%s", status);
+}
