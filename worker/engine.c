@@ -24,10 +24,8 @@
 #include "worker/flow/items.h"
 #include "worker/flow/unsettled.h"
 #include "worker/hooks/on_dead.h"
-#include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
 #include "worker/operate/control.h"
-#include "worker/operate/live_settings.h"
 #include "worker/process/process.h"
 #include "worker/flow/recovery.h"
 #include "worker/source/mq/spool.h"
@@ -130,8 +128,7 @@ static int engine_status(const struct engine *e)
 
 /* Write all messages in flight into the store. If the custody file was removed,
  * its messages are lost when this process exits, so try until the write
- * succeeds. Check the files before each try, because the store may be gone as
- * well. */
+ * succeeds. Each try checks the files, because the store may be gone, too. */
 static void engine_keep(struct engine *e)
 {
     const struct timespec pause = {.tv_sec = 1};
@@ -141,7 +138,7 @@ static void engine_keep(struct engine *e)
            custody_is_unnamed(e->mq.custody)) {
         again = true;
         if (e->waiting)
-            e->waiting(e->restart_arg);
+            e->waiting(e->waiting_arg);
         nanosleep(&pause, NULL);
         file_watch_last(e->file_watch);
     }
@@ -162,7 +159,7 @@ static void on_exit_with_threads(void *arg)
     while (!(quiet = keep_quiet(&e->flow)) && e->file_watch &&
            custody_is_unnamed(e->mq.custody))
         if (e->waiting)
-            e->waiting(e->restart_arg);
+            e->waiting(e->waiting_arg);
     if (quiet) {
         broker_stop(e);
         if (e->file_watch)
@@ -416,7 +413,6 @@ struct summary {
     struct log_field spooled;
 };
 
-/* Log the last line of a run, after everything else is done. */
 static void summary_log(const struct engine *e, const struct summary *s)
 {
     uint64_t n = s->items.deliveries;

@@ -83,9 +83,8 @@ static void orders_ready(struct loop_source *source)
 static void worker_wake(struct mqw_worker *w)
 {
     int saved = errno;
-    uint64_t one = 1;
 
-    (void)!write(w->orders.fd, &one, sizeof one);
+    (void)eventfd_write(w->orders.fd, 1);
     errno = saved;
 }
 
@@ -217,26 +216,6 @@ int mqw_options_init(struct mqw_options *options, size_t size)
     return 0;
 }
 
-/* Copy the options of a program, which may know fewer fields, over the
- * defaults. *into can be used even after a failure. */
-static int options_adopt(struct mqw_options *into,
-                         const struct mqw_options *given, struct problem *p)
-{
-    size_t size = given ? given->struct_size : 0;
-
-    options_default(into);
-    if (size < LEAST_BYTES || size > sizeof *into)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "the options have %zu bytes, this library knows "
-                           "%zu: call mqw_options_init first; it fails where "
-                           "the library is older than the program",
-                           size, sizeof *into);
-    memcpy(into, given, size);
-    if (into->retry_for == 0) /* how older programs say "no limit" */
-        into->retry_for = MQW_NEVER;
-    return 0;
-}
-
 /* Change each "--run-for" in the text of a problem to "run_for". */
 static void fields_name(struct problem *p)
 {
@@ -253,7 +232,6 @@ static void fields_name(struct problem *p)
     *to = '\0';
 }
 
-/* Read one field as its flag is read. */
 static int option_field_read(struct settings *set, const struct option_row *row,
                              const struct mqw_options *o, struct problem *p)
 {
@@ -324,7 +302,6 @@ static int options_read(struct settings *set, const struct mqw_options *o,
     return err;
 }
 
-/* Free the texts that options_read has copied. */
 static void options_free(struct settings *set)
 {
     for (size_t i = 0; i < settings_table.count; i++) {
@@ -438,7 +415,6 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
                : 0;
 }
 
-/* Copy the problem to the caller's buffer. */
 static void problem_copy(const struct mqw_options *o, const struct problem *p)
 {
     if (o->problem && o->problem_size > 0)
@@ -449,6 +425,7 @@ int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
              mqw_handler *handler, void *user)
 {
     struct mqw_worker *w = out ? calloc(1, sizeof *w) : NULL;
+    size_t size = options ? options->struct_size : 0;
     struct mqw_options o;
     struct problem p = {0};
     int err;
@@ -459,9 +436,20 @@ int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
     if (!w)
         return -ENOMEM;
     w->orders.fd = -1;
-    err = options_adopt(&o, options, &p);
-    if (!err)
+    /* The program may know fewer fields: the others keep their defaults. */
+    options_default(&o);
+    if (size < LEAST_BYTES || size > sizeof o) {
+        err = problem_set(&p, EX_USAGE, EINVAL,
+                          "the options have %zu bytes, this library knows "
+                          "%zu: call mqw_options_init first; it fails where "
+                          "the library is older than the program",
+                          size, sizeof o);
+    } else {
+        memcpy(&o, options, size);
+        if (o.retry_for == 0) /* how older programs say "no limit" */
+            o.retry_for = MQW_NEVER;
         err = options_read(&w->set, &o, &p);
+    }
     if (!err && !handler)
         err = problem_set(&p, EX_USAGE, EINVAL, "no handler");
     if (err) {

@@ -20,7 +20,6 @@
 #include "worker/operate/status.h"
 #include "worker/loop/timers.h"
 
-struct engine;
 struct settings;
 
 struct notify {
@@ -32,8 +31,8 @@ struct notify {
     int fd;                /* our socket; -1: none */
     int inherited;         /* number of descriptors handed over, from 3 on */
     uint64_t feed_ns;      /* from one WATCHDOG=1 to the next; 0: no watchdog */
-    const char *socket;    /* $NOTIFY_SOCKET */
-    bool asked;            /* a manager wants to be told */
+    const char *socket;    /* $NOTIFY_SOCKET; NULL or "": not set, or
+                            * (NULL) no memory */
     bool stopping;         /* STOPPING=1 was sent */
 };
 
