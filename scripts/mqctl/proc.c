@@ -18,6 +18,9 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
+#include "common/base/file.h"
+#include "common/base/problem.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 
@@ -68,7 +71,7 @@ bool proc_same_program(pid_t a, pid_t b)
     if (stat(path, &x) < 0)
         return false;
     snprintf(path, sizeof path, "/proc/%d/exe", (int)b);
-    return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return stat(path, &y) == 0 && file_same(&x, &y);
 }
 
 /* Read a link without " (deleted)"; false if there is none. */
@@ -161,7 +164,7 @@ static bool pidfile_find(int fd, void *arg)
     if (strcmp(slash + 1, STATEDIR_PIDFILE) != 0)
         return true;
     s->out->there = stat(entry, &its) == 0 && stat(target, &name) == 0 &&
-                    its.st_dev == name.st_dev && its.st_ino == name.st_ino;
+                    file_same(&its, &name);
     *slash = '\0';
     slash = strrchr(target, '/');
     s->out->there = s->out->there && slash && strcmp(slash, s->queue) == 0;
@@ -188,7 +191,7 @@ bool holder_is_of(const struct holder *h, const char *folder)
     struct stat its, ours;
 
     return h->there && stat(h->folder, &its) == 0 && stat(folder, &ours) == 0 &&
-           its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+           file_same(&its, &ours);
 }
 
 struct search {

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "common/base/problem.h"
+#include "scripts/mqctl/proc.h"
 
 struct queue_list {
     char **at;
@@ -48,7 +49,6 @@ struct orphan {
                          directory */
     dev_t dev;
     ino_t ino;
-    bool open; /* used during the search */
 };
 
 /* `hidden`: number of processes that cannot be inspected and may have the

@@ -311,6 +311,9 @@ static void limits_check(struct findings *f, const struct options *o,
 /* ---- queues that no process has open ---- */
 
 #define ORPHANS_SHOWN 10
+/* A queue that was used for the last time before this is worth a warning; its
+ * user may still want one that is younger. */
+#define ORPHAN_OLD_NS (600 * NS_PER_S)
 
 /* Print the orphans that no worker has ever used. The other orphans appear
  * among the queues whose worker is not running. */

@@ -28,18 +28,19 @@
 #include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/proc.h"
 
-#define COMMAND_MOST 500
+#define COMMAND_MOST 500 /* bytes of a command that is printed to be copied */
+#define LATE_NS      (300 * NS_PER_S) /* warn of a message due for longer */
 
-/* Report letters that the command of --on-dead failed for, with a command that
- * runs it by hand for one of them. */
+/* Report the dead letters for which the --on-dead command failed, with a shell
+ * command that runs it by hand for the first of them. */
 static void hooks_check(struct findings *f, struct snapshot *v)
 {
     const char *queue = SHELL_QUEUE(v->queue), *by_hand = NULL;
     const json_t *runs = json_object_get(v->live, "runs");
-    const char *command = json_string_value(
-        json_object_get(json_object_get(runs, "flags"), "on-dead"));
+    const char *command =
+        json_text_of(json_object_get(runs, "flags"), "on-dead");
     uint64_t n = v->counters ? v->head.gauges[COUNTERS_ON_DEAD] : 0;
-    struct letter_hook hook = {.row = 0}; /* one of them */
+    struct letter_hook hook = {.row = 0}; /* the first of them */
     char word[SHELL_WORD_ROOM(COMMAND_MOST)];
     struct store *store;
 
@@ -49,8 +50,8 @@ static void hooks_check(struct findings *f, struct snapshot *v)
         (void)letters_hook(store, 0, &hook);
         store_close(&store);
     }
-    /* A long command, or one with bytes that are not printed, is not given as
-     * it was typed. */
+    /* Advise no command that was cut or escaped on its way here: it is not what
+     * the user typed. */
     if (command && hook.row && strlen(command) < COMMAND_MOST &&
         !strstr(command, "\\x"))
         by_hand = fix(f,
@@ -105,7 +106,8 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
                   : BAD,
               "queue", NULL, "%s", v->no_queue.text);
     } else if (v->depth >= v->depth_max) {
-        /* In other cases neither more handlers nor a second worker help. */
+        /* Name a command only where it helps: a worker that takes nothing for
+         * another reason needs neither more handlers nor a second worker. */
         if (!away && v->worker != SNAPSHOT_RUNS)
             remedy = start_command(f, v);
         else if (!away && snapshot_rate_reached(v))
@@ -114,8 +116,8 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
             remedy = fix(f, "mqctl set %s max-concurrency=%u",
                          SHELL_QUEUE(v->queue), 2 * snapshot_cap(v));
         FOUND(f, WARN, "queue", remedy,
-              "it is full (%ld of %ld message%s), and senders are waiting",
-              v->depth, v->depth_max, term_plural((uint64_t)v->depth_max));
+              "full (%ld of %ld message%s), and senders are waiting", v->depth,
+              v->depth_max, term_plural((uint64_t)v->depth_max));
     } else if (v->depth < 0) {
         FOUND(f, NOTE, "queue", NULL, "its contents cannot be seen");
     } else {

@@ -10,16 +10,19 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
+#include "common/cli/json_line.h"
 #include "common/custody/custody.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
 #include "common/store/spool.h"
+#include "common/store/waiting.h"
 #include "scripts/mqctl/ask.h"
 
 int snapshot_store(struct snapshot *v, struct store **out)
@@ -323,7 +326,7 @@ void snapshot_close(struct snapshot *v)
 
 const char *snapshot_text(const struct snapshot *v, const char *name)
 {
-    return json_string_value(json_object_get(v->live, name));
+    return json_text_of(v->live, name);
 }
 
 json_t *snapshot_setting(const struct snapshot *v, const char *name)

@@ -26,11 +26,17 @@
 #include "common/store/store.h"
 
 enum snapshot_worker {
-    SNAPSHOT_NEVER,  /* none has run here, as far as we can see */
-    SNAPSHOT_ENDED,  /* in an orderly way */
-    SNAPSHOT_KILLED, /* the last one died */
+    SNAPSHOT_NEVER,  /* no worker has run, or it left no trace */
+    SNAPSHOT_ENDED,  /* the last worker stopped in an orderly way */
+    SNAPSHOT_KILLED, /* the last worker was killed */
     SNAPSHOT_RUNS,
-    SNAPSHOT_UNSEEN, /* we may not look from here */
+    SNAPSHOT_UNSEEN, /* its lock cannot be checked from here */
+};
+
+/* The rows of a store, except those whose message is in custody. */
+struct snapshot_rows {
+    int64_t waiting, parked, spooled, dead, replayed; /* -1: not known */
+    struct store_ages ages; /* `due`: of the rows without a slot */
 };
 
 struct snapshot {
@@ -150,12 +156,12 @@ enum snapshot_when {
     SNAPSHOT_RUNNING, /* of a running worker */
 };
 struct snapshot_field {
-    const char *json; /* its name there; NULL: none */
+    const char *json; /* its name in JSON; NULL: not in JSON */
     enum snapshot_when when;
     int64_t number;            /* below 0: not known */
-    json_t *value;             /* JSON, if not the number */
-    const char *metric, *help; /* of mqctl metrics; NULL: it is none */
+    const char *metric, *help; /* of mqctl metrics; NULL: no metric */
     const char *label;         /* the metric's label `state`; NULL: none */
+    json_t *value;             /* JSON, if not the number */
 };
 #define SNAPSHOT_FIELDS 72 /* some at the end are all 0 */
 struct snapshot_fields {

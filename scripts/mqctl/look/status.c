@@ -89,7 +89,7 @@ static void quantiles_print(const char *name, const struct histogram_sum *h,
     words_print(name, "p50 %s, p90 %s, p99 %s", text[0], text[1], text[2]);
 }
 
-/* Print what the counters have since the worker started. */
+/* Print the counts and times of this run of the worker, or of its last run. */
 static void counters_print(const struct snapshot *v)
 {
     static struct histogram_sum handler, latency;
@@ -110,9 +110,8 @@ static void counters_print(const struct snapshot *v)
                     all->done, all->discarded, all->dead, all->retried);
     if (n->crashes)
         words_print("crashes",
-                    "%" PRIu64 ": so many handlers were running when a worker "
-                    "was killed",
-                    n->crashes);
+                    "%" PRIu64 " handler%s running when a worker was killed",
+                    n->crashes, n->crashes == 1 ? " was" : "s were");
     if (n->duplicates)
         words_print("duplicates",
                     "%" PRIu64 " of the discarded, by their unique key",
