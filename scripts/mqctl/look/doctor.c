@@ -69,7 +69,7 @@ void finding_print(struct findings *f, const struct finding *what,
                    const char *fmt, ...)
 {
     FILE *out = f->parts[what->level] ? f->parts[what->level] : stdout;
-    char text[768], line[2048];
+    char text[1024], line[2048];
 
     va_list args;
 
