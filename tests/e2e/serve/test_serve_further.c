@@ -1,5 +1,9 @@
 /* test_serve_further.c - mqctl serve: a filter that matches old letters
  * alone */
+#include <mqueue.h>
+#include <sched.h>
+#include <sys/mount.h>
+
 #include "tests/e2e/serve/serve_fixture.h"
 #include "tests/harness/preload.h"
 
@@ -85,4 +89,83 @@ Test(serve_further, what_every_letter_matches_costs_no_search)
     cr_assert_eq(found, 100);
     web_stop(&slow);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* later - a server whose clock is ahead by 11 minutes */
+static struct web later(void)
+{
+    char preload[PRELOAD_TEXT], file[4096];
+
+    harness_write("clock", "660", 3);
+    snprintf(file, sizeof file, "CLOCK_SHIFT=%s", harness_path("clock"));
+    return web_ready(harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqctl", "serve", "--state-dir",
+                             harness_state_dir(), "--listen", "127.0.0.1:0"),
+        .env = HARNESS_LIST(preload_text(preload, "clock_shift"), file)}));
+}
+
+/* orphans - the one finding about queues that no process has open; NULL: none.
+ * The caller frees it. */
+static json_t *orphans(const struct web *w)
+{
+    json_t *o = ctl_json(web_get(w, "/api/v1/findings")), *one, *found = NULL;
+    size_t i;
+
+    json_array_foreach(json_object_get(o, "findings"), i, one)
+    {
+        if (strcmp(json_string_value(json_object_get(one, "check")),
+                   "orphans") != 0)
+            continue;
+        cr_assert_null(found, "two findings: %s",
+                       web_get(w, "/api/v1/findings"));
+        found = json_incref(one);
+    }
+    json_decref(o);
+    return found;
+}
+
+/* The messages of a beginner are not to be deleted first, and the number of
+ * messages and the age make no other finding. */
+Test(serve_further, a_queue_that_nothing_has_open_is_one_finding_that_saves_it)
+{
+    struct mq_attr attr = {.mq_maxmsg = 3, .mq_msgsize = 16};
+    struct web w, young;
+    const char *text;
+    json_t *id, *one;
+    mqd_t q;
+
+    if (geteuid() != 0 || unshare(CLONE_NEWIPC | CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        cr_skip_test("no permission for a name space");
+    (void)mount("none", "/dev/mqueue", "mqueue", 0, NULL);
+    q = mq_open("/own", O_CREAT | O_RDWR, 0600, &attr);
+    cr_assert_geq(q, 0);
+    cr_assert_eq(mq_send(q, "x", 1, 0), 0);
+    mq_close(q);
+    young = web_start(NULL);
+    cr_assert_null(orphans(&young));
+    web_stop(&young);
+    w = later();
+    one = orphans(&w);
+    cr_assert_not_null(one, "%s", web_get(&w, "/api/v1/findings"));
+    cr_assert_str_eq(json_string_value(json_object_get(one, "fix")),
+                     "mqworker /own -- COMMAND, or, to delete its 1 message: "
+                     "mqctl remove --force /own");
+    id = json_incref(json_object_get(one, "id"));
+    json_decref(one);
+    q = mq_open("/own", O_WRONLY);
+    cr_assert_eq(mq_send(q, "x", 1, 0), 0);
+    mq_close(q);
+    harness_write("clock", "720000", 6);
+    one = orphans(&w);
+    cr_assert_not_null(one, "%s", web_get(&w, "/api/v1/findings"));
+    text = json_string_value(json_object_get(one, "text"));
+    cr_assert_not_null(strstr(text, "2 messages"), "%s", text);
+    cr_assert(json_equal(id, json_object_get(one, "id")), "%s and %s",
+              json_string_value(id),
+              json_string_value(json_object_get(one, "id")));
+    json_decref(id);
+    json_decref(one);
+    web_stop(&w);
+    mq_unlink("/own");
 }
