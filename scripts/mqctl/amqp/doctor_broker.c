@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sysexits.h>
 
 #include "common/amqp/topology.h"
 #include "common/base/basics.h"
@@ -21,6 +20,7 @@
 #include "common/broker/broker_operand.h"
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
+#include "scripts/mqctl/amqp/doctor_node.h"
 #include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
@@ -42,19 +42,21 @@ struct visit {
     uint64_t waits;          /* messages in wait queues */
     char any[TOPOLOGY_NAME]; /* NAME, or a partition that exists */
     bool there;              /* `any` is set */
-    bool unlike;             /* a queue cannot be asked for its kind */
+    bool unseen;             /* the kind of a queue could not be checked */
     bool misnumbered;        /* it has another number of partitions */
+    unsigned server;         /* version of the first host, as in link.h */
 };
 
 /* Return the command that starts a worker, with `rest` behind it. */
 static const char *worker_fix(struct visit *t, const char *rest)
 {
-    const char *op = t->o->line.operands[0];
+    char flag[40] = "";
 
     if (t->o->access.partitions)
-        return fix(t->f, "mqworker --partitions %" PRIu64 " %s -- COMMAND%s",
-                   t->o->access.partitions, SHELL_QUEUE(op), rest);
-    return fix(t->f, "mqworker %s -- COMMAND%s", SHELL_QUEUE(op), rest);
+        snprintf(flag, sizeof flag, "--partitions %" PRIu64 " ",
+                 t->o->access.partitions);
+    return fix(t->f, "mqworker %s%s -- COMMAND%s", flag,
+               SHELL_QUEUE(t->o->line.operands[0]), rest);
 }
 
 /* ---- the worker of this machine ---- */
@@ -91,7 +93,7 @@ static void own_worker_check(struct visit *t)
               "be checked",
               v->dir.folder, STATEDIR_PIDFILE);
     else
-        FOUND(t->f, NOTE, "worker", NULL, "none runs on this machine");
+        FOUND(t->f, NOTE, "worker", NULL, "no worker runs on this machine");
     /* Check that no handler can run for longer than the broker waits for an
      * acknowledgement. With partitions a message's own limit is cut. */
     if (!live_limit(t, "timeout", &text, &ns) ||
@@ -149,6 +151,11 @@ static void host_check(struct visit *t, unsigned i)
               "one), and while a node is down what waits for it to take a "
               "retry back stays where it is",
               host, l->version);
+    else if (l->server < SERVER_4)
+        FOUND(t->f, NOTE, "server",
+              "upgrade to 3.13, enable all feature flags, then upgrade to 4",
+              "%s has RabbitMQ %s, which is no longer maintained", host,
+              l->version);
     else
         FOUND(t->f, FINE, "server", NULL, "%s has RabbitMQ %s", host,
               l->version);
@@ -203,31 +210,6 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
               seen->why);
 }
 
-/* Report the letters in NAME.dead, or those that the broker took out of it. */
-static void letters_found(struct visit *t, const struct topology_seen *seen,
-                          bool kept)
-{
-    const char *op = t->o->line.operands[0];
-
-    if (seen->messages == 0 && !kept)
-        FOUND(t->f, FINE, "dead letters", NULL, "none");
-    else if (seen->messages > 0 && kept)
-        FOUND(t->f, WARN, "policies",
-              fix(t->f,
-                  "rabbitmqctl list_policies -p %s; take delivery-limit, "
-                  "max-length and message-ttl off that queue",
-                  t->operand.vhost),
-              "%" PRIu32 " letters are in %s: the broker took them out of the "
-              "dead letters, as a policy has a delivery-limit, a length or a "
-              "time to live",
-              seen->messages, seen->name);
-    else if (seen->messages > 0)
-        FOUND(t->f, WARN, "dead letters",
-              fix(t->f, "mqdlq list --by error %s", SHELL_QUEUE(op)),
-              "%" PRIu32 " dead letter%s", seen->messages,
-              term_plural(seen->messages));
-}
-
 /* Report one of the queues that a worker of NAME has; a visit of topology_each.
  */
 static void queue_found(const struct topology_seen *seen, void *arg)
@@ -256,13 +238,30 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     }
     if (seen->is == TOPOLOGY_OTHER)
         unlike_found(t, seen);
-    t->unlike = t->unlike || seen->is == TOPOLOGY_UNKNOWN;
+    t->unseen = t->unseen || seen->is == TOPOLOGY_UNKNOWN;
     t->waits += seen->wait_ms ? seen->messages : 0;
     if (itself) {
         t->there = true;
         snprintf(t->any, sizeof t->any, "%s", seen->name);
+    } else if (!seen->wait_ms && strcmp(seen->name + own, ".dead.kept") == 0) {
+        if (seen->messages > 0)
+            FOUND(t->f, WARN, "policies",
+                  fix(t->f,
+                      "rabbitmqctl list_policies -p %s; take delivery-limit, "
+                      "max-length and message-ttl off that queue",
+                      t->operand.vhost),
+                  "%" PRIu32 " letters are in %s: the broker took them out of "
+                  "the dead letters, as a policy has a delivery-limit, a "
+                  "length or a time to live",
+                  seen->messages, seen->name);
+    } else if (!seen->wait_ms && seen->messages > 0) {
+        FOUND(t->f, WARN, "dead letters",
+              fix(t->f, "mqdlq list --by error %s",
+                  SHELL_QUEUE(t->o->line.operands[0])),
+              "%" PRIu32 " dead letter%s", seen->messages,
+              term_plural(seen->messages));
     } else if (!seen->wait_ms) {
-        letters_found(t, seen, strcmp(seen->name + own, ".dead.kept") == 0);
+        FOUND(t->f, FINE, "dead letters", NULL, "none");
     }
     if (!itself || t->misnumbered)
         return;
@@ -321,25 +320,6 @@ static void broker_queues_check(struct visit *t)
 
 /* ---- rights, alarms ---- */
 
-/* Ask to consume with a priority that is not a number. RabbitMQ checks the
- * right to read first: it answers 403 without the right, otherwise 406. So
- * there is never a consumer. no_read: why the user may not; "": allowed. */
-static int read_try(struct link *l, const char *queue, char no_read[LINK_WHY])
-{
-    amqp_table_entry_t wrong = entry_text("x-priority", "none");
-    int err;
-
-    (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue),
-                             amqp_cstring_bytes(""), 0, 0, 0,
-                             (amqp_table_t){1, &wrong});
-    err = link_reply(l, amqp_get_rpc_reply(l->c));
-    if (err != -EPROTO)
-        return err ? err : -EPROTO; /* a consumer: this is another server */
-    if (l->code == AMQP_ACCESS_REFUSED)
-        memcpy(no_read, l->why, LINK_WHY);
-    return link_channel(l);
-}
-
 /* Publish to a queue that does not exist, so that the message comes back. Wait
  * for the answer, or an alarm. no_write: why the user may not; "": allowed, or
  * not known. */
@@ -382,16 +362,32 @@ static int write_try(struct link *l, char no_write[LINK_WHY], bool *answered)
     return err;
 }
 
-/* Check what the user may do, and whether the broker takes messages. */
+/* Check what the user may do, and whether the broker takes messages. no_read,
+ * no_write: why the user may not; "": allowed, or not known. */
 static void rights_check(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
     char no_read[LINK_WHY] = "", no_write[LINK_WHY] = "";
+    amqp_table_entry_t wrong = entry_text("x-priority", "none");
+    struct link *l = t->link;
     bool answered = false;
     const char *give;
 
-    if ((t->there && read_try(t->link, t->any, no_read) < 0) ||
-        write_try(t->link, no_write, &answered) < 0)
+    /* Ask to consume with a priority that is not a number. RabbitMQ checks the
+     * right to read first: it answers 403 without the right, otherwise 406. So
+     * there is never a consumer, except at another server. */
+    if (t->there) {
+        (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(t->any),
+                                 amqp_cstring_bytes(""), 0, 0, 0,
+                                 (amqp_table_t){1, &wrong});
+        if (link_reply(l, amqp_get_rpc_reply(l->c)) != -EPROTO)
+            return;
+        if (l->code == AMQP_ACCESS_REFUSED)
+            memcpy(no_read, l->why, LINK_WHY);
+        if (link_channel(l) < 0)
+            return;
+    }
+    if (write_try(l, no_write, &answered) < 0)
         return;
     give = fix(t->f,
                "rabbitmqctl set_permissions -p %s %s '^%s(\\..*)?$' "
@@ -404,7 +400,7 @@ static void rights_check(struct visit *t)
         FOUND(t->f, BAD, "rights", give,
               "user %s may not send, so no retry and no dead letter: %s",
               o->user, no_write);
-    if (t->unlike)
+    if (t->unseen)
         FOUND(t->f, NOTE, "rights", give,
               "user %s may not declare queues: its workers need --no-create, "
               "and whether they are of the right kind is not seen from here",
@@ -412,7 +408,7 @@ static void rights_check(struct visit *t)
     else if (!no_read[0] && !no_write[0])
         FOUND(t->f, FINE, "rights", NULL, "user %s may declare, read and send",
               o->user);
-    if (t->link->blocked)
+    if (l->blocked)
         FOUND(t->f, BAD, "alarms",
               "rabbitmq-diagnostics alarms, on a node; make room on its disk "
               "(disk_free_limit), or in memory (vm_memory_high_watermark)",
@@ -425,13 +421,53 @@ static void rights_check(struct visit *t)
         FOUND(t->f, FINE, "alarms", NULL, "the broker takes messages");
 }
 
+/* Check what AMQP does not show. limited: a queue has a delivery limit unless a
+ * policy lifts it. */
+static void beyond_amqp_check(struct visit *t, bool limited)
+{
+    const struct broker_operand *o = &t->operand;
+    const struct node_visit node = {.f = t->f,
+                                    .operand = o,
+                                    .cluster = t->cluster,
+                                    .limits = t->server >= SERVER_4};
+    bool lifted = false;
+
+    if (!node_check(&node, &lifted))
+        FOUND(t->f, NOTE, "cluster",
+              fix(t->f,
+                  "on a node, as root: mqctl doctor; or rabbitmqctl "
+                  "cluster_status; rabbitmqctl list_queues -p %s name type "
+                  "members online policy; rabbitmqctl list_policies -p %s",
+                  o->vhost, o->vhost),
+              "AMQP does not show nodes and replicas (3 at least) and policies "
+              "(delivery-limit and message-ttl take messages away)");
+    FOUND(t->f, NOTE, "cluster",
+          "on a node: rabbitmqctl environment | grep -E "
+          "'consumer_timeout|net_ticktime|publisher_confirm_timeout'",
+          "AMQP does not show consumer_timeout (above --timeout) and "
+          "net_ticktime (10 to 15)");
+    if (limited && !lifted)
+        FOUND(t->f, NOTE, "delivery-limit",
+              fix(t->f,
+                  "if no policy of %s and its other queues has a "
+                  "delivery-limit of -1: rabbitmqctl set_policy -p %s "
+                  "--apply-to queues %s-limit '^%s(\\..*)?$' "
+                  "'{\"delivery-limit\":-1}'",
+                  o->queue, o->vhost, o->queue, o->queue),
+              "its queues were created before the upgrade to RabbitMQ 4, which "
+              "removes a message from such a queue after 20 deliveries unless "
+              "a policy lifts that limit");
+    else if (limited)
+        FOUND(t->f, FINE, "delivery-limit", NULL, "a policy lifts it");
+}
+
 static int doctor_broker_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
     struct visit t = {.f = &f, .o = o};
     const struct broker_operand *b = &t.operand;
     struct problem p = {0};
-    bool has_snapshot;
+    bool has_snapshot, limited = false;
 
     if (broker_operand_parse(&t.operand, o->line.operands[0], &p) < 0 ||
         broker_password_find(t.password, &t.operand, o->access.password_file,
@@ -447,20 +483,16 @@ static int doctor_broker_run(const struct options *o)
         FOUND(&f, BAD, "folder", NULL, "%s", p.text);
     for (unsigned i = 0; i < b->host_count; i++)
         host_check(&t, i);
-    if (t.link)
+    if (t.link) {
+        t.server = t.link->server;
         broker_queues_check(&t);
-    if (t.link)
+    }
+    if (t.link) {
+        limited = t.link->limited;
         rights_check(&t);
-    FOUND(&f, NOTE, "cluster",
-          fix(&f,
-              "on a node: rabbitmqctl cluster_status; rabbitmqctl list_queues "
-              "-p %s name type members online policy; rabbitmqctl "
-              "list_policies -p %s; rabbitmqctl environment | grep -E "
-              "'consumer_timeout|net_ticktime|publisher_confirm_timeout'",
-              b->vhost, b->vhost),
-          "AMQP does not tell members and replicas (3 at least), policies "
-          "(delivery-limit and message-ttl take messages away), "
-          "consumer_timeout (above --timeout) and net_ticktime (10 to 15)");
+    }
+    if (t.cluster[0])
+        beyond_amqp_check(&t, limited);
     link_close(&t.link);
     if (has_snapshot)
         snapshot_close(&t.v);

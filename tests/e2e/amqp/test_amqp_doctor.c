@@ -5,14 +5,33 @@
 
 #include "tests/e2e/amqp/amqp_fixture.h"
 
-TestSuite(amqp_doctor, .init = amqp_init, .fini = amqp_fini);
+static void doctor_init(void);
+TestSuite(amqp_doctor, .init = doctor_init, .fini = amqp_fini);
 
 #define OP amqp_operand(amqp_queue, 1)
 #define DOCTOR(...)                                                    \
     harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), \
                 __VA_ARGS__)
 
-/* found - a line of that level that has these words */
+/* Let mqctl find this script as rabbitmqctl. */
+static void ctl_is(const char *script)
+{
+    (void)harness_script("bin/rabbitmqctl", script);
+}
+
+/* A rabbitmqctl that is installed here needs a second to find no node. */
+static void doctor_init(void)
+{
+    char path[PATH_MAX];
+
+    amqp_init();
+    cr_assert_eq(mkdir(harness_path("bin"), 0700), 0);
+    ctl_is("exit 69\n");
+    snprintf(path, sizeof path, "%s:%s", harness_path("bin"), getenv("PATH"));
+    cr_assert_eq(setenv("PATH", path, 1), 0);
+}
+
+/* Return true if a line of that level has these words. */
 static bool found(const char *out, const char *level, const char *words)
 {
     size_t n = strlen(level);
@@ -52,12 +71,12 @@ Test(amqp_doctor, a_worker_that_works_has_nothing_bad_and_loses_nothing)
     for (int i = 0; i < 3; i++)
         r = DOCTOR(OP);
     cr_assert_neq(strncmp(r.out, "bad ", 4), 0, "%s", r.out);
-    cr_found(r.out, "warn", "it is paused");
+    cr_found(r.out, "warn", "paused");
     cr_found(r.out, "ok", "may declare, read and send");
     cr_found(r.out, "ok", "the broker takes messages");
     cr_found(r.out, "ok", "--timeout is 1m");
     cr_found(r.out, "ok", "dead letters: none");
-    cr_found(r.out, "note", "AMQP does not tell");
+    cr_found(r.out, "note", "AMQP does not show nodes");
     cr_assert_not_null(strstr(r.out, "-> on a node: rabbitmqctl"), "%s", r.out);
     cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
                              OP, "max-timeout=none")
@@ -94,7 +113,7 @@ Test(amqp_doctor, letters_and_a_queue_that_nobody_takes_from_are_found)
     r = DOCTOR(OP);
     cr_found(r.out, "warn", "1 message waits in");
     cr_found(r.out, "    ", "-> mqworker amqp://guest@");
-    cr_found(r.out, "note", "none runs on this machine");
+    cr_found(r.out, "note", "no worker runs on this machine");
 }
 
 Test(amqp_doctor, no_queue_is_no_harm_and_is_not_made)
@@ -215,4 +234,93 @@ Test(amqp_doctor, partitions_without_a_worker_and_another_number_are_named)
     r = DOCTOR(op);
     cr_found(r.out, "bad ", "has partitions");
     cr_found(r.out, "    ", "mqctl doctor --partitions N ");
+}
+
+#define NODE_CTL "exec \"$" AMQP_TOOL "\" ctl \"$" AMQP_DIR "\" 1 \"$@\"\n"
+
+/* Put a policy on all queues of this test, and wait until it is in force; NULL:
+ * remove it. */
+static void policy_is(const char *definition)
+{
+    char pattern[100];
+    struct harness_result r;
+
+    snprintf(pattern, sizeof pattern, "^%s(\\..*)?$", amqp_queue);
+    r = definition ? amqp_ctl("set_policy", amqp_queue, pattern, definition)
+                   : amqp_ctl("clear_policy", amqp_queue);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+Test(amqp_doctor, policies_that_take_messages_are_named)
+{
+    struct harness_result r;
+
+    cr_assert_eq(harness_stop(amqp_worker("--", "true"), 20000), 0);
+    ctl_is(NODE_CTL);
+    policy_is("{\"delivery-limit\":7,\"message-ttl\":5000,"
+              "\"expires\":3600000}");
+    r = DOCTOR(OP);
+    cr_assert_eq(r.status, 1);
+    cr_found(r.out, "ok", "nodes: all are running: 1");
+    cr_found(r.out, "note", "three are needed");
+    cr_assert_null(strstr(r.out, "AMQP does not show nodes"), "%s", r.out);
+    cr_found(r.out, "warn", "has delivery-limit 7: it moves");
+    cr_found(r.out, "warn", "has message-ttl 5000: it moves");
+    cr_found(r.out, "bad ", "has expires 3600000: it deletes the queue");
+    cr_found(r.out, "    ", "-> rabbitmqctl list_policies -p /; take ");
+    policy_is(NULL);
+}
+
+/* Let rabbitmqctl show this cluster: the members of two JSON objects. */
+static void cluster_is(const char *status, const char *queue)
+{
+    char text[2000];
+
+    snprintf(text, sizeof text,
+             "case \"$*\" in\n"
+             "*cluster_status*) echo '{\"cluster_name\":\"%s\",%s}' ;;\n"
+             "*list_policies*) echo '[{\"name\":\"p\",\"definition\":"
+             "\"{\\\"delivery-limit\\\":3}\"}]' ;;\n"
+             "*) echo '[{\"name\":\"%s\",\"policy\":\"p\",%s},"
+             "{\"name\":\"other\",\"policy\":\"p\"}]' ;;\n"
+             "esac\n",
+             amqp_property("cluster_name"), status, amqp_queue, queue);
+    ctl_is(text);
+}
+
+Test(amqp_doctor, a_cluster_that_is_not_whole_is_described)
+{
+    struct harness_result r;
+
+    cr_assert_eq(harness_stop(amqp_worker("--", "true"), 20000), 0);
+    cluster_is("\"disk_nodes\":[\"a@x\",\"b@x\",\"c@x\"],"
+               "\"running_nodes\":[\"a@x\"],"
+               "\"partitions\":{\"a@x\":[\"b@x\"]},"
+               "\"versions\":{\"a@x\":{\"rabbitmq_version\":\"3.13.7\"},"
+               "\"b@x\":{\"rabbitmq_version\":\"4.0.5\"}},"
+               "\"feature_flags\":[{\"name\":\"khepri_db\",\"state\":"
+               "\"disabled\",\"stability\":\"experimental\"},{\"name\":"
+               "\"message_containers\",\"state\":\"disabled\","
+               "\"stability\":\"stable\"}]",
+               "\"members\":[\"a@x\",\"b@x\"],\"online\":[\"a@x\"]");
+    r = DOCTOR(OP);
+    cr_assert_eq(r.status, 1);
+    cr_found(r.out, "bad ", "node b@x is down, 1 of 3 are running");
+    cr_found(r.out, "bad ", "node c@x is down");
+    cr_found(r.out, "bad ", "a network failure has divided the cluster");
+    cr_found(r.out, "warn", "different versions, 3.13.7 and 4.0.5");
+    cr_found(r.out, "note", "message_containers is disabled");
+    cr_found(r.out, "bad ", "has no majority: 1 of 2 replicas are online");
+    cr_found(r.out, "warn", "has 2, and three are needed");
+    cr_found(r.out, "    ", "rabbitmq-queues grow NODE all --vhost-pattern");
+    cr_found(r.out, "warn", "has delivery-limit 3: it moves");
+    cr_assert_null(strstr(r.out, "of other"), "%s", r.out);
+    cluster_is("\"disk_nodes\":[\"a@x\"],\"running_nodes\":[\"a@x\"]",
+               "\"members\":[\"a@x\",\"b@x\",\"c@x\"],"
+               "\"online\":[\"a@x\",\"b@x\"]");
+    r = DOCTOR(OP);
+    cr_found(r.out, "ok", "replicas: each queue has 3 or more");
+    ctl_is("echo '{\"cluster_name\":\"another\"}'\n");
+    r = DOCTOR(OP);
+    cr_found(r.out, "note", "AMQP does not show nodes");
 }
