@@ -1,9 +1,11 @@
-/* explain.c - see mqctl.h
+/* explain.c - mqctl explain: where one message is, and why
  *
- * The order of the searches matters, as a message may move meanwhile: custody
- * goes first, because a message that leaves it is in the store or in the
- * journal by then.
+ * main and the children of mqctl serve call explain_run on their only thread.
+ * It searches custody, the store, the journal and the spool, in that order. A
+ * message may move between two searches, and custody goes first, because a
+ * message is in the store or in the journal before it leaves custody.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -26,6 +28,7 @@
 #include "common/store/letters.h"
 #include "common/store/spool.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/queue_list.h"
@@ -49,32 +52,14 @@ struct search {
 /* "2026-... (in 3s)", or "now". */
 #define SEARCH_UNTIL 96
 
-/* Set the answer. */
-__attribute__((format(printf, 3, 4))) static void
-phrase_set(struct search *s, const char *where, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(s->text, sizeof s->text, fmt, args);
-    va_end(args);
-    s->where = where;
-}
-
 /* Append to the sentence of the answer. */
-__attribute__((format(printf, 2, 3))) static void
-phrase_add(struct search *s, const char *fmt, ...)
-{
-    size_t used = strlen(s->text);
+#define PHRASE_ADD(s, ...) \
+    text_append((s)->text, sizeof((s)->text), __VA_ARGS__)
+/* Set the place and the sentence of the answer. */
+#define PHRASE_SET(s, place, ...) \
+    ((s)->where = (place), (s)->text[0] = '\0', PHRASE_ADD(s, __VA_ARGS__))
 
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(s->text + used, sizeof s->text - used, fmt, args);
-    va_end(args);
-}
-
-/* Note that the store cannot be read. */
+/* Record that the store cannot be read. */
 static void store_unseen(struct search *s, int err)
 {
     problem_set(&s->unseen, EX_IOERR, -err,
@@ -89,17 +74,17 @@ static void item_put(struct search *s, const char *name, json_t *value)
     (void)json_object_set_new(s->more, name, value);
 }
 
-/* Append that a worker died under the message, and that no worker is
- * running. */
+/* Append how often a worker died while running the message, and if no worker is
+ * running, how to start one. */
 static void absence_add(struct search *s, uint32_t crashes)
 {
     char start[START_TEXT];
 
     if (crashes)
-        phrase_add(s, "; a worker died under it, %" PRIu32 " time%s", crashes,
-                   term_plural(crashes));
+        PHRASE_ADD(s, "; a worker died while running it, %" PRIu32 " time%s",
+                   crashes, term_plural(crashes));
     if (s->v.worker != SNAPSHOT_RUNS)
-        phrase_add(s, "; no worker is running, start one: %s",
+        PHRASE_ADD(s, "; no worker is running, start one: %s",
                    worker_start_text(s->v.queue, start));
 }
 
@@ -142,15 +127,7 @@ static int head_slot(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* Print the time that has passed since a wall time. */
-static const char *time_ago(uint64_t wall_ns, char buf[DURATION_TEXT])
-{
-    uint64_t now = clock_wall_ns();
-
-    return duration_rough(now > wall_ns ? now - wall_ns : 0, buf);
-}
-
-/* Name the head of the group that the message waits in. */
+/* Append which message is the head of the group, and what it waits for. */
 static void head_add(struct search *s, const char *group)
 {
     struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
@@ -167,14 +144,14 @@ static void head_add(struct search *s, const char *group)
     item_put(s, "group_parked", json_integer((json_int_t)g.parked));
     if (h.seen && h.first.w.state == SLOT_RUNNING) {
         item_put(s, "head", json_string(ulid_print(h.first.id, id)));
-        phrase_add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
+        PHRASE_ADD(s, "; its head %s is in flight", ulid_print(h.first.id, id));
     } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
         item_put(s, "head", json_string(ulid_print(m.id, id)));
-        phrase_add(
+        PHRASE_ADD(
             s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
             m.attempts, m.attempts == 1 ? "" : "s", time_until(m.due_ns, when));
     } else if (g.letters) {
-        phrase_add(s,
+        PHRASE_ADD(s,
                    "; the group has a dead letter, and with --on-group-dead "
                    "hold waits until mqdlq replays or discards it; to go on "
                    "without it: mqctl group %s %s release",
@@ -214,8 +191,9 @@ static int spooled_match(const struct store_spooled *row, void *arg)
     return YES;
 }
 
-/* Search the spool, after the journal: a row may be there some 200 ms longer
- * than its message. Returns true if the message is there. */
+/* Search the spool. This comes after the journal, because a row may stay in the
+ * spool for some 200 ms after its message has finished. Returns true if the
+ * message is there. */
 static bool spool_search(struct search *s)
 {
     struct spooled x = {.id = &s->id};
@@ -231,19 +209,19 @@ static bool spool_search(struct search *s)
     item_put(s, "before", json_integer((json_int_t)x.before));
     item_put(s, "crashes", json_integer(x.crashes));
     if (x.cancelled) {
-        phrase_set(s, "cancelled",
+        PHRASE_SET(s, "cancelled",
                    "cancelled: it does not run, and ends as discarded when its "
                    "turn in the spool comes");
         return true;
     }
-    phrase_set(s, "spooled",
+    PHRASE_SET(s, "spooled",
                "received %s ago and in the spool: it came faster than it runs; "
                "%" PRIu64 " message%s of the spool come%s before it",
-               time_ago(x.received_ns, time), x.before, term_plural(x.before),
+               term_since(x.received_ns, time), x.before, term_plural(x.before),
                x.before == 1 ? "s" : "");
     absence_add(s, x.crashes);
     if (snapshot_why(&s->v))
-        phrase_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        PHRASE_ADD(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     return true;
 }
 
@@ -262,7 +240,7 @@ static int slot_match(const struct custody_seen *seen, void *arg)
     return YES;
 }
 
-/* Explain a slot that no handler has now. */
+/* Explain a message in a slot that no handler is running. */
 static void held_explain(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
@@ -271,52 +249,72 @@ static void held_explain(struct search *s)
 
     item_put(s, "redelivered", json_boolean(again));
     if (again) {
-        /* A handler had it and ended without a verdict that counts. The time
-         * of that run is known only of the last one in this slot: of a row
-         * that was read back from the store it is known only that there was
-         * one. */
-        phrase_set(s, "held", "it was started");
+        /* A handler was started and ended without a verdict that counts. The
+         * slot has the time of that run only if the run was in this slot; a
+         * row that was read back from the store says only that there was a
+         * run. */
+        PHRASE_SET(s, "held", "it was started");
         if (m->w.attempt)
-            phrase_add(s, " %s ago, as attempt %" PRIu32,
-                       time_ago(m->started_ns, time), m->w.attempt);
+            PHRASE_ADD(s, " %s ago, as attempt %" PRIu32,
+                       term_since(m->started_ns, time), m->w.attempt);
         if (m->w.crashes)
-            phrase_add(s,
-                       ", and the worker died under it, %u time%s so far; it "
-                       "runs again",
+            PHRASE_ADD(s,
+                       ", and the worker died while running it, %u time%s so "
+                       "far; it runs again",
                        m->w.crashes, term_plural(m->w.crashes));
         else
-            phrase_add(s, ", and interrupted before it was done: the worker "
+            PHRASE_ADD(s, ", and interrupted before it was done: the worker "
                           "was stopped, or ended its handler; it runs again");
-        phrase_add(s, ", marked redelivered");
+        PHRASE_ADD(s, ", marked redelivered");
     } else if (m->w.attempt) {
-        phrase_set(s, "held",
+        PHRASE_SET(s, "held",
                    "received %s ago; the worker could not start or reach its "
                    "handler, which counts no attempt, and tries again",
-                   time_ago(m->received_ns, time));
+                   term_since(m->received_ns, time));
     } else if (m->failures) {
-        phrase_set(s, "held",
+        PHRASE_SET(s, "held",
                    "failed %" PRIu32 " time%s; its next attempt is due, and "
                    "not started yet",
                    m->failures, term_plural(m->failures));
     } else {
-        phrase_set(s, "held", "received %s ago and not started yet",
-                   time_ago(m->received_ns, time));
+        PHRASE_SET(s, "held", "received %s ago and not started yet",
+                   term_since(m->received_ns, time));
     }
     if (s->v.worker != SNAPSHOT_RUNS)
-        phrase_add(s,
+        PHRASE_ADD(s,
                    "; no worker is running. The message runs when you start "
                    "one: %s",
                    worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v) && snapshot_state(&s->v) != WORKER_STATE_FULL)
-        phrase_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        PHRASE_ADD(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     if (m->group[0]) {
-        phrase_add(s, "; it waits in group %s", m->group);
+        PHRASE_ADD(s, "; it waits in group %s", m->group);
         item_put(s, "group", json_string(m->group));
         head_add(s, m->group);
     }
 }
 
-/* Search custody, before the store: a slot may be a run of a row. */
+/* Add the last line that a running message has written to stderr. */
+static void last_stderr_add(struct search *s)
+{
+    char line[ULID_TEXT + 8], id[ULID_TEXT];
+    json_t *answer = NULL;
+    struct problem p;
+    const char *text;
+
+    snprintf(line, sizeof line, "stderr %s", ulid_print(s->id, id));
+    if (s->v.live) /* it has answered before */
+        (void)ask(&s->v.dir, s->v.queue, line, &answer, &p);
+    text =
+        json_string_value(json_array_get(json_object_get(answer, "lines"), 0));
+    item_put(s, "last_stderr", text ? json_string(text) : json_null());
+    if (text)
+        PHRASE_ADD(s, "; its last line of stderr: %s", text);
+    json_decref(answer);
+}
+
+/* Search custody. This comes before the store, because a row of the store has a
+ * slot as well while it runs. */
 static bool custody_search(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
@@ -341,29 +339,31 @@ static bool custody_search(struct search *s)
     item_put(s, "attempt", json_integer(m->w.attempt));
     item_put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
     if (s->v.worker != SNAPSHOT_RUNS) {
-        phrase_set(s, "held",
+        PHRASE_SET(s, "held",
                    "in custody of a dead worker, which died during attempt "
                    "%" PRIu32 ", started %s ago. The message runs again, "
                    "marked redelivered, when you start a worker: %s",
-                   m->w.attempt, time_ago(m->started_ns, time),
+                   m->w.attempt, term_since(m->started_ns, time),
                    worker_start_text(s->v.queue, start));
         return true;
     }
-    phrase_set(s, "in_flight", "in flight for %s, attempt %" PRIu32,
-               time_ago(m->started_ns, time), m->w.attempt);
+    PHRASE_SET(s, "in_flight", "in flight for %s, attempt %" PRIu32,
+               term_since(m->started_ns, time), m->w.attempt);
     if (m->pgid)
-        phrase_add(s, ", under pid %" PRId32, m->pgid);
-    phrase_add(s, " of worker %d", (int)s->v.pid);
+        PHRASE_ADD(s, ", under pid %" PRId32, m->pgid);
+    PHRASE_ADD(s, " of worker %d", (int)s->v.pid);
     if (m->w.flags & SLOT_REDELIVERED)
-        phrase_add(s, "; redelivered, %u crashes before", m->w.crashes);
+        PHRASE_ADD(s, "; redelivered, %u crashes before", m->w.crashes);
+    last_stderr_add(s);
     return true;
 }
 
 /* ---- the store ---- */
 
-/* How the last attempt ended. */
+/* The last attempt: its error, the text beside it, and what it used. */
 struct last {
     char error[ERROR_TEXT], text[ERROR_TEXT];
+    struct usage usage;
 };
 
 /* Visit an attempt: keep the last one. */
@@ -375,94 +375,108 @@ static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
     strlcpy(last->error, a->error ? a->error : "", sizeof last->error);
     error_text(last->text, a->error, a->said,
                a->stderr_tail ? a->stderr_tail : "", a->stderr_size);
+    last->usage = a->usage;
     return 0;
 }
 
-/* Explain a row that waits for its time. */
-static void waiting_explain(struct search *s, const struct store_row *m,
-                            const char *error)
+/* Visit: copy how a letter was replayed. */
+static int replay_copy(const struct letter *l, void *arg)
 {
-    bool again = m->flags & STORE_REDELIVERED;
-    char when[SEARCH_UNTIL];
-
-    time_until(m->due_ns, when);
-    item_put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
-    if (m->flags & STORE_CANCELLED) {
-        phrase_set(s, "cancelled",
-                   "cancelled: it does not run, and ends as discarded as soon "
-                   "as a worker takes it");
-        return;
-    }
-    if (m->attempts == 0 && m->due_ns <= clock_wall_ns())
-        phrase_set(s, "waiting",
-                   "in the store and due: it runs as soon as a worker takes "
-                   "it");
-    else if (m->attempts == 0)
-        phrase_set(s, "waiting", "waits until %s%s", when,
-                   again ? "" : ", as its not-before says");
-    else
-        phrase_set(s, "waiting",
-                   "failed %" PRIu32 " time%s, the last with %s, and waits "
-                   "until %s for its next attempt",
-                   m->attempts, term_plural(m->attempts),
-                   *error ? error : "no error", when);
-    if (again)
-        phrase_add(s, "; it had been started without an end, and runs again, "
-                      "marked redelivered");
-    absence_add(s, m->crashes);
+    *(struct letter_replay *)arg = l->replay;
+    return 0;
 }
 
 /* Explain a row of the store by its state. */
 static void row_explain(struct search *s, const struct store_row *m,
                         const char *group)
 {
+    bool again = m->flags & STORE_REDELIVERED;
     const char *queue = SHELL_QUEUE(s->v.queue);
-    struct last last = {"", ""};
-    char error[ERROR_JOINED], when[TIME_TEXT];
+    struct last last = {.error = ""};
+    struct letter_replay replay = {.sent = true};
+    char error[ERROR_JOINED], when[SEARCH_UNTIL], used[USAGE_TEXT];
 
     (void)letters_history(s->store, m->row, attempt_last, &last);
     error_text_join(error, sizeof error, last.error, last.text);
+    usage_print(&last.usage, used);
     item_put(s, "row", json_integer(m->row));
     item_put(s, "failures", json_integer(m->attempts));
     item_put(s, "crashes", json_integer(m->crashes));
     item_put(s, "error", *last.error ? json_string(last.error) : json_null());
     item_put(s, "error_text",
              *last.text ? json_string(last.text) : json_null());
+    (void)json_put_usage(s->more, &last.usage);
     if (m->group)
         item_put(s, "group", json_stringn(group, m->group_size));
-    if (m->state == STORE_WAITING) {
-        waiting_explain(s, m, error);
-        return;
-    }
-    if (m->state == STORE_PARKED && m->flags & STORE_CANCELLED) {
-        phrase_set(s, "cancelled",
-                   "cancelled: it does not run, and ends as discarded when the "
-                   "turn of its group comes to it");
+    if (m->state == STORE_WAITING)
+        item_put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
+    if (m->flags & STORE_CANCELLED &&
+        (m->state == STORE_WAITING || m->state == STORE_PARKED)) {
+        PHRASE_SET(s, "cancelled",
+                   "cancelled: it does not run, and ends as "
+                   "discarded ");
+        PHRASE_ADD(s, m->state == STORE_WAITING
+                          ? "as soon as a worker takes it"
+                          : "when the turn of its group comes to it");
         return;
     }
     if (m->state == STORE_PARKED) {
-        phrase_set(s, "parked",
+        PHRASE_SET(s, "parked",
                    "waits in the store for its turn in its group %s", group);
         head_add(s, group);
+        return;
+    }
+    if (m->state == STORE_WAITING) {
+        time_until(m->due_ns, when);
+        if (m->attempts == 0 && m->due_ns <= clock_wall_ns())
+            PHRASE_SET(s, "waiting",
+                       "in the store and due: it runs as soon as a worker "
+                       "takes it");
+        else if (m->attempts == 0)
+            PHRASE_SET(s, "waiting", "waits until %s%s", when,
+                       again ? "" : ", as its not-before says");
+        else
+            PHRASE_SET(s, "waiting",
+                       "failed %" PRIu32 " time%s, the last with %s, and waits "
+                       "until %s for its next attempt",
+                       m->attempts, term_plural(m->attempts),
+                       *error ? error : "no error", when);
+        if (m->attempts > 0 && *used)
+            PHRASE_ADD(s, "; the last attempt used %s", used);
+        if (again)
+            PHRASE_ADD(s, "; it was started and did not finish, and runs "
+                          "again, marked redelivered");
+        absence_add(s, m->crashes);
         return;
     }
     item_put(s, "reason", json_string(dead_reason_text(m->reason)));
     item_put(s, "died_at", json_string(time_print(m->died_ns, when)));
     term_time(m->died_ns, when);
     if (m->state == STORE_REPLAYED)
-        phrase_set(s, "replayed",
+        (void)letters_get(s->store, m->row, replay_copy, &replay);
+    if (m->state == STORE_REPLAYED && !replay.sent)
+        PHRASE_SET(s, "replayed",
+                   "died at %s and was marked replayed, but maybe not sent: "
+                   "mqdlq is sending it now, or was killed; if it was killed, "
+                   "mqdlq replay --again %s %" PRId64 " sends it; the queue "
+                   "has %ld message%s",
+                   when, queue, m->row, s->v.depth,
+                   term_plural((uint64_t)s->v.depth));
+    else if (m->state == STORE_REPLAYED)
+        PHRASE_SET(s, "replayed",
                    "died at %s and was replayed: it is in the queue, which has "
                    "%ld message%s; details: mqdlq show %s %" PRId64,
                    when, s->v.depth, term_plural((uint64_t)s->v.depth), queue,
                    m->row);
     else
-        phrase_set(s, "dead",
+        PHRASE_SET(s, "dead",
                    "died at %s after %" PRIu32
-                   " failed attempt%s (%s%s%s); details: mqdlq show %s "
+                   " failed attempt%s (%s%s%s)%s%s; details: mqdlq show %s "
                    "%" PRId64 "; to send it again: mqdlq replay %s %" PRId64,
                    when, m->attempts, term_plural(m->attempts),
                    dead_reason_text(m->reason), *error ? "; last error: " : "",
-                   error, queue, m->row, queue, m->row);
+                   error, *used ? "; the last attempt used " : "", used, queue,
+                   m->row, queue, m->row);
 }
 
 static bool store_search(struct search *s)
@@ -501,6 +515,8 @@ static bool store_search(struct search *s)
 
 /* ---- gone ---- */
 
+/* Search the journal of the last finished messages. Returns true if the message
+ * is there. */
 static bool journal_search(struct search *s)
 {
     static const char *const ends[] = {
@@ -521,53 +537,21 @@ static bool journal_search(struct search *s)
     item_put(s, "ended_at", json_string(time_print(at, when)));
     term_time(at, when);
     if (end == COUNTERS_DEAD)
-        phrase_set(s, "removed",
+        PHRASE_SET(s, "removed",
                    "died at %s, and its letter has been removed since", when);
     else
-        phrase_set(s, ends[end], "%s at %s, %s ago", ends[end], when,
-                   time_ago(at, time));
+        PHRASE_SET(s, ends[end], "%s at %s, %s ago", ends[end], when,
+                   term_since(at, time));
     if (end <= COUNTERS_DEAD)
         return true;
     /* A handler's reason is in the log alone. */
     cancelled = end == COUNTERS_CANCELLED;
     item_put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
-    phrase_add(s, cancelled
+    PHRASE_ADD(s, cancelled
                       ? ": an operator cancelled it"
                       : ": a duplicate, as another message had its unique key; "
                         "the log of the worker names that one");
     return true;
-}
-
-/* Explain that the message was not found. A number says nothing about a message
- * once its letter is gone. */
-static void unknown_explain(struct search *s)
-{
-    if (s->unseen.status) {
-        phrase_set(s, "unseen", "not found, but %s", s->unseen.text);
-        return;
-    }
-    if (!s->named) {
-        phrase_set(s, "unknown",
-                   "no dead letter has that number: there was none, or it was "
-                   "discarded, or replayed and done. To see what became of a "
-                   "message, give its id of 26 characters: mqctl explain %s ID",
-                   SHELL_QUEUE(s->v.queue));
-        return;
-    }
-    phrase_set(
-        s, "unknown",
-        "no trace of it: it was never sent, or sent under another id, or "
-        "finished before the last %d that the worker remembers",
-        COUNTERS_JOURNAL);
-    if (s->v.depth > 0)
-        phrase_add(
-            s,
-            "; or it is in the queue, which has %ld message%s and cannot be "
-            "looked into",
-            s->v.depth, term_plural((uint64_t)s->v.depth));
-    if (s->v.depth > 0 && snapshot_why(&s->v))
-        phrase_add(s, "; the worker takes none of these now: %s",
-                   snapshot_why(&s->v));
 }
 
 /* ---- the verb ---- */
@@ -621,14 +605,44 @@ static int search_open(struct search *s, const struct options *o,
                        const char *queue, struct problem *p)
 {
     int err = snapshot_begin(&s->v, o->state_dir, queue, true, p);
+    const char *why;
 
     if (err)
         return err;
     s->more = json_object();
     err = snapshot_store(&s->v, &s->store);
-    /* One pass may miss a message that is moving between two places. */
-    if (s->v.has_folder && !places_search(s, err) && !places_search(s, err))
-        unknown_explain(s);
+    /* Search twice: the first pass may miss a message that moves between two
+     * places. */
+    if (!s->v.has_folder || places_search(s, err) || places_search(s, err))
+        return 0;
+    if (s->unseen.status) {
+        PHRASE_SET(s, "unseen", "not found, but %s", s->unseen.text);
+        return 0;
+    }
+    if (!s->named) {
+        PHRASE_SET(s, "unknown",
+                   "no dead letter has that number: there was none, or it was "
+                   "discarded, or replayed and done. To see what became of a "
+                   "message, give its id of 26 characters: mqctl explain %s ID",
+                   SHELL_QUEUE(s->v.queue));
+        return 0;
+    }
+    if (s->v.depth > 0) {
+        PHRASE_SET(s, "unknown",
+                   "not received yet, probably: %s holds %ld message%s, which "
+                   "cannot be inspected; try again. Otherwise ",
+                   s->v.queue, s->v.depth, term_plural((uint64_t)s->v.depth));
+        why = snapshot_why(&s->v);
+        if (why)
+            PHRASE_ADD(s, "(the worker is taking no messages now: %s) ", why);
+    } else {
+        PHRASE_SET(s, "unknown", "no trace of it: ");
+    }
+    PHRASE_ADD(
+        s,
+        "it was never sent, or sent under another id, or finished before "
+        "the last %d that the worker remembers",
+        COUNTERS_JOURNAL);
     return 0;
 }
 

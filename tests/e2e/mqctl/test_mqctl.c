@@ -338,13 +338,13 @@ Test(mqctl, pause_keeps_messages_in_the_queue_until_resume)
 
     cr_assert_not_null(strstr(ctl_out("pause", q), "paused"));
     cr_assert(paused(q));
-    cr_assert_not_null(strstr(ctl_out("status", q), "it is paused; mqctl"));
+    cr_assert_not_null(strstr(ctl_out("status", q), "paused; mqctl"));
     harness_send_text(q, "x");
     cr_assert_eq(ctl_number(q, "depth"), 1);
     cr_assert_not_null(strstr(ctl_out("resume", q), "resumed"));
     harness_until_lines("runs", 1, SOON_MS);
     cr_assert_not(paused(q));
-    cr_assert_null(strstr(ctl_out("status", q), "it is paused"));
+    cr_assert_null(strstr(ctl_out("status", q), "paused; mqctl"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -362,7 +362,7 @@ Test(mqctl, a_pause_with_a_duration_ends_by_itself_and_the_last_one_counts)
     cr_assert_eq(ctl("pause", q, "").status, 64);
     cr_assert_eq(ctl("pause", q, "10/m").status, 64);
     cr_assert_eq(ctl("pause", q, "m10/").status, 64);
-    cr_assert(strstr(ctl_out("resume", q), ": it was not paused\n"));
+    cr_assert(strstr(ctl_out("resume", q), ": was not paused\n"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -566,7 +566,16 @@ Test(mqctl, set_tells_old_and_new_and_changes_all_or_nothing)
     cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
     r = ctl("set", q, "lookahead=5");
     cr_assert_eq(r.status, 64);
-    cr_assert_not_null(strstr(r.err, "start it again"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "start it again with another --lookahead"),
+                       "%s", r.err);
+    r = ctl("set", q, "queue-depth=100");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "is fixed when the queue is created; "
+                                     "recreate it"),
+                       "%s", r.err);
+    r = ctl("set", q, "mode=0644");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "chmod in /dev/mqueue"), "%s", r.err);
     cr_assert_eq(ctl("set", q, "max-concurrency=0").status, 64);
     cr_assert_eq(ctl("set", q, "max-concurrency").status, 64);
     cr_assert_eq(ctl("set", q, "nothing=5").status, 64);
@@ -673,7 +682,7 @@ Test(mqctl, resume_says_so_if_nothing_was_paused)
     struct harness_process *w = ctl_worker(q, "--", "true");
     const char *out = ctl_out("resume", q);
 
-    cr_assert(strstr(out, ": it was not paused\n"), "%s", out);
+    cr_assert(strstr(out, ": was not paused\n"), "%s", out);
     ctl_out("pause", q);
     out = ctl_out("resume", q);
     cr_assert(strstr(out, ": resumed\n"), "%s", out);
@@ -729,6 +738,32 @@ Test(mqctl, an_id_that_is_empty_is_64_and_says_what_is_allowed)
     cr_assert_not_null(strstr(r.err, "\"\" is not an id; give the 26"), "%s",
                        r.err);
     cr_assert_eq(ctl("explain", "/mqwt-no-such-queue", "").status, 64);
+    r = ctl("run-now", harness_queue(0, 0), "ABC");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "cursor from list --json"), "%s", r.err);
+}
+
+Test(mqctl, an_id_that_is_wrong_is_64_and_says_in_what)
+{
+    static const struct {
+        const char *text, *says;
+    } all[] = {
+        {"01JD3Z6K9Q2W5E8R1T4Y7P0AB", "is not an id: it has 25 characters;"},
+        {"01JD3Z6K9Q2W5E8R1T4Y7P0ABCD", "is not an id: it has 27 characters;"},
+        {"01JD3Z6K9Q2W5E8R1T4Y7P0ABU", "is not an id: U is not in an id;"},
+        {"01JD3Z6K9Q2W5E8R1T4Y7P0A-C", "is not an id: - is not in an id;"},
+        {"01JD3Z6K9Q2W5E8R1T4Y7P0A\xc3\x9f", "is not an id: it has more than"},
+        {"81JD3Z6K9Q2W5E8R1T4Y7P0ABC", "is not an id: an id begins with 0"},
+        {"E", "is not an id: it has 1 character;"},
+        {"EFOO", "\"EFOO\" is no error that is known here; give "},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct harness_result r = ctl("explain", all[i].text);
+
+        cr_assert_eq(r.status, 64, "%s", all[i].text);
+        cr_assert_not_null(strstr(r.err, all[i].says), "%s", r.err);
+    }
 }
 
 /* Each name of one letter is one change away from the other. */

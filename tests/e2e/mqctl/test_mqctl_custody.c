@@ -3,6 +3,7 @@
 #include <time.h>
 #include <limits.h>
 #include <signal.h>
+#include <sqlite3.h>
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
@@ -22,7 +23,7 @@ static bool interrupted(const char *q, const char *id)
     const char *text = told(q, id);
 
     return strstr(text, "in the store and due") &&
-           strstr(text, "started without an end") &&
+           strstr(text, "started and did not finish") &&
            strstr(text, "marked redelivered") &&
            strstr(text, "no worker is running");
 }
@@ -74,8 +75,9 @@ Test(mqctl_custody,
     text = told(q, first);
     if (strstr(text, "in flight"))
         text = told(q, second);
-    cr_assert(strstr(text, "the worker died under it, 1 time so far; it runs "
-                           "again, marked redelivered"),
+    cr_assert(strstr(text,
+                     "the worker died while running it, 1 time so far; it runs "
+                     "again, marked redelivered"),
               "%s", text);
     harness_write("open", "", 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -92,6 +94,35 @@ Test(mqctl_custody, explain_of_a_number_speaks_of_a_letter)
                        r.err);
     cr_assert_not_null(strstr(r.err, "26 characters"), "%s", r.err);
     cr_assert_null(strstr(r.err, "never sent"), "%s", r.err);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* The queue may hold the message, so that it was never sent is said last. */
+Test(mqctl_custody, explain_of_an_unknown_id_speaks_of_the_queue_first)
+{
+    const char *q = harness_queue(0, 0), *id, *text;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+    char says[128];
+
+    cr_assert_eq(ctl("pause", q).status, 0);
+    id = ctl_send(q, "x");
+    r = ctl("explain", q, id);
+    cr_assert_eq(r.status, 66);
+    snprintf(says, sizeof says,
+             "%s: not received yet, probably: %s holds 1 message, which", id,
+             q);
+    text = strstr(r.err, says);
+    cr_assert_not_null(text, "%s", r.err);
+    cr_assert_not_null(strstr(text, "taking no messages now: "), "%s", r.err);
+    cr_assert_not_null(strstr(text, "try again. Otherwise "), "%s", r.err);
+    cr_assert_not_null(strstr(text, "it was never sent"), "%s", r.err);
+    cr_assert_eq(ctl("resume", q).status, 0);
+    harness_until(harness_queue_length(q) == 0, SOON_MS);
+    r = ctl("explain", q, "01JD3Z6K9Q2W5E8R1T4Y7P0ABC");
+    cr_assert_eq(r.status, 66);
+    cr_assert_not_null(strstr(r.err, ": no trace of it: it was never sent"),
+                       "%s", r.err);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -179,11 +210,102 @@ Test(mqctl_custody, status_counts_what_waits_in_slots_behind_a_failed_head)
     cr_assert_geq(oldest(q, "waiting"), age, "it is the older one");
     cr_assert_eq(oldest(q, "parked"), -1, "there is none");
     cr_assert(strstr(out, "oldest           waiting received ") &&
-                  strstr(out, ", held received "),
+                  strstr(out, ", received and waiting for "),
               "%s", out);
     cr_assert_not_null(strstr(ctl_out("status", NULL), " 3 "),
                        "the table adds them to what waits: %s",
                        ctl_out("status", NULL));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* make_older - as if all waiting messages had been due for ten minutes more */
+static void make_older(const char *q)
+{
+    sqlite3 *db;
+    int err = sqlite3_open(
+        harness_path("%s%s/store.db", harness_state_dir(), q), &db);
+
+    if (!err)
+        err = sqlite3_busy_timeout(db, SOON_MS);
+    if (!err)
+        err = sqlite3_exec(db,
+                           "UPDATE messages SET due_ns = due_ns - 600000000000"
+                           " WHERE state = 1",
+                           NULL, NULL, NULL);
+    cr_assert_eq(err, SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+/* A retry that runs is still in the store, with a due time in the past. */
+Test(mqctl_custody, overdue_is_what_is_due_and_has_no_handler)
+{
+    const char *q = harness_queue(0, 0), *out;
+    char late[27];
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "20ms", "--", "sh", "-c",
+                   "[ -e failed ] || { touch failed; exit 1; };" GATE);
+    struct harness_result r;
+
+    r = harness_run("mqsend", "--delay", "1h", "--print-id", q, "late");
+    cr_assert_eq(r.status, 0);
+    snprintf(late, sizeof late, "%.26s", r.out);
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert_eq(oldest(q, "overdue"), -1, "its retry is running");
+    cr_assert_null(strstr(ctl_out("status", q), ", due "));
+    ctl_out("run-now", q, late);
+    harness_until(oldest(q, "overdue") >= 0, SOON_MS);
+    r = ctl("doctor", q);
+    cr_assert_null(strstr(r.out, "overdue"), "%s", r.out);
+    make_older(q);
+    cr_assert_geq(oldest(q, "overdue"), 600);
+    out = ctl_out("status", q);
+    cr_assert_not_null(strstr(out, ", due 10m"), "%s", out);
+    r = ctl("doctor", q);
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, "has been due for 10m") &&
+                  strstr(r.out, "with 1 of at most 1 in flight"),
+              "%s", r.out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 2, SOON_MS);
+    cr_assert_eq(oldest(q, "overdue"), -1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+static double wall_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+Test(mqctl_custody, the_kernel_queue_is_as_old_as_the_last_message_was)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "-c", "1", "--", "sh", "-c",
+        "read -r x; echo x >>started; while [ ! -e $x ]; do sleep 0.02; done");
+    double before, sent, after, age;
+
+    cr_assert_eq(oldest(q, "queue"), -1, "it is empty");
+    ctl_send(q, "first");
+    harness_until_lines("started", 1, SOON_MS);
+    before = wall_now();
+    ctl_send(q, "second");
+    sent = wall_now();
+    ctl_send(q, "third");
+    after = wall_now();
+    harness_write("first", "", 0);
+    harness_until_lines("started", 2, SOON_MS);
+    age = oldest(q, "queue");
+    cr_assert(age >= after - sent && age <= wall_now() - before, "%f", age);
+    cr_assert_not_null(strstr(ctl_out("status", q), "in the queue for about"));
+    harness_write("second", "", 0);
+    harness_until_lines("started", 3, SOON_MS);
+    cr_assert_eq(oldest(q, "queue"), -1, "it is empty again");
+    harness_write("third", "", 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
