@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@
 #include "scripts/mqctl/queue_list.h"
 
 /* A queue, and the numbers of its metrics. */
-struct looked {
+struct measured {
     struct snapshot v;
     struct snapshot_fields fields;
 };
@@ -54,6 +53,7 @@ static void sample_begin(FILE *out, const char *name, const char *suffix,
     fprintf(out, "\",engine=\"%s\"", v->engine);
 }
 
+/* Print the lines that begin a family. */
 static void family_print(FILE *out, const char *name, const char *type,
                          const char *help)
 {
@@ -66,6 +66,7 @@ static void family_print(FILE *out, const char *name, const char *type,
 #define DECADES 10 /* from 100 ns x 10 */
 #define BOUNDS  (3 * DECADES - 1)
 
+/* Return the upper bound of a bucket, ns. */
 static uint64_t bound_ns(size_t i)
 {
     static const uint64_t steps[] = {10, 25, 50};
@@ -92,9 +93,9 @@ static int object_print(const struct snapshot *v, const char *name,
     return -ENOMEM;
 }
 
-/* Print handler times, or latencies, of which no sum is kept. `out`: NULL for
+/* Print the histograms of handler times, or of latencies. `out` is NULL for
  * JSON. */
-static int histograms_print(FILE *out, const struct looked *all, size_t n,
+static int histograms_print(FILE *out, const struct measured *all, size_t n,
                             bool latency)
 {
     const char *name =
@@ -118,7 +119,8 @@ static int histograms_print(FILE *out, const struct looked *all, size_t n,
             continue;
         counters_histograms(v->counters, true, latency ? NULL : &h,
                             latency ? &h : NULL);
-        /* Without a sum, each value counts as the middle of its bucket. */
+        /* The counters have no sum of latencies: estimate it, with the middle
+         * of its bucket for each latency. */
         for (unsigned k = 0; latency && k < HISTOGRAM_BUCKETS; k++)
             middles += (double)h.count[k] *
                        (double)(histogram_low(k) + histogram_low(k + 1) - 1) /
@@ -168,11 +170,11 @@ static bool ends_in(const char *name, const char *end)
     return size >= n && strcmp(name + size - n, end) == 0;
 }
 
-/* Print all families as text, or with NULL as JSON: an object for each queue
- * and name. 0 or -ENOMEM. */
-static int families_print(FILE *out, const struct looked *all, size_t n)
+/* Print all families to `out`; if that is NULL, print JSON on stdout, an object
+ * for each queue and metric. Returns 0 or -ENOMEM. */
+static int families_print(FILE *out, const struct measured *all, size_t n)
 {
-    const char *family = NULL; /* the last one begun */
+    const char *family = NULL; /* the family that was begun last */
     int err = 0;
 
     for (size_t i = 0; n && i < SNAPSHOT_FIELDS; i++) {
@@ -189,7 +191,7 @@ static int families_print(FILE *out, const struct looked *all, size_t n)
                 value /= (double)NS_PER_S;
             if (value < 0)
                 continue;
-            if (!out) { /* a whole number has no point */
+            if (!out) { /* print whole numbers without a decimal point */
                 err = object_print(&all[k].v, f->metric, f->label, type,
                                    (double)(json_int_t)value == value
                                        ? json_integer((json_int_t)value)
@@ -210,9 +212,9 @@ static int families_print(FILE *out, const struct looked *all, size_t n)
     return err ? err : histograms_print(out, all, n, true);
 }
 
-/* Write a file beside the wanted one, then rename it, so that a reader finds
- * the old one or the new one whole. Returns an exit status. */
-static int textfile_put(const char *path, const struct looked *all, size_t n)
+/* Write a temporary file beside `path`, then rename it, so that a reader finds
+ * either the old file or the whole new one. Returns an exit status. */
+static int textfile_put(const char *path, const struct measured *all, size_t n)
 {
     char beside[PATH_MAX], user[FOLDER_USER];
     int fd, ok;
@@ -225,7 +227,7 @@ static int textfile_put(const char *path, const struct looked *all, size_t n)
     fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
               0644);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
-    err = errno; /* folder_user has one of its own */
+    err = errno; /* folder_user below changes errno */
     if (!out)
         return complain(EX_CANTCREAT,
                         "cannot create %s: %s; you are %s: give a "
@@ -238,7 +240,7 @@ static int textfile_put(const char *path, const struct looked *all, size_t n)
         return 0;
     err = errno;
     unlink(beside);
-    return complain(EX_CANTCREAT, "cannot write %s: %s; it is as it was", path,
+    return complain(EX_CANTCREAT, "cannot write %s: %s; it is unchanged", path,
                     errno_text(err));
 }
 
@@ -247,13 +249,13 @@ int metrics_run(const struct options *o)
     struct words dirs = o->serve.state_dirs; /* empty unless serve calls */
     struct queue_list n = {0};
     int status = 0, written;
-    struct looked *all;
+    struct measured *all;
     struct problem p;
     size_t count = 0;
 
     if (o->json && o->textfile)
-        return complain(EX_USAGE, "--json does not go with --textfile, whose "
-                                  "reader takes the text format; give one");
+        return complain(EX_USAGE, "--json and --textfile cannot be combined: "
+                                  "a text file is not JSON; leave out one");
     if (dirs.count == 0)
         dirs.at[dirs.count++] = o->state_dir;
     for (size_t i = 0; i < dirs.count && !status; i++) {
