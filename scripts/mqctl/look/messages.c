@@ -394,6 +394,42 @@ static int slots_read(struct messages *m, struct problem *p)
     return err;
 }
 
+#define ASK_MOST 64 /* ids in one request, as the worker takes them */
+
+/* Ask the worker for the last line of stderr of each running message. Running
+ * messages come first. */
+static void last_stderr_ask(struct messages *m)
+{
+    size_t at = 0;
+
+    while (at < m->count && m->slots[at].state == WAITING_RUNNING) {
+        char line[STATEDIR_REQUEST] = "stderr", id[ULID_TEXT];
+        struct slot_seen *asked[ASK_MOST];
+        json_t *answer, *one;
+        struct problem p;
+        size_t n = 0, i;
+
+        for (; n < ASK_MOST && at < m->count &&
+               m->slots[at].state == WAITING_RUNNING;
+             at++) {
+            if (ulid_is_none(&m->slots[at].c.id))
+                continue; /* its handler has not begun */
+            strlcat(line, " ", sizeof line);
+            strlcat(line, ulid_print(m->slots[at].c.id, id), sizeof line);
+            asked[n++] = &m->slots[at];
+        }
+        if (n == 0 || ask(&m->dir, m->queue, line, &answer, &p) != 0)
+            return;
+        json_array_foreach(json_object_get(answer, "lines"), i, one)
+        {
+            if (i < n && json_is_string(one))
+                strlcpy(asked[i]->last_stderr, json_string_value(one),
+                        ERROR_TEXT);
+        }
+        json_decref(answer);
+    }
+}
+
 /* ---- open and close ---- */
 
 int messages_open(struct messages *m, const struct options *o)
@@ -404,6 +440,7 @@ int messages_open(struct messages *m, const struct options *o)
     char path[PATH_MAX];
     struct problem p = {0};
     json_t *live, *runs;
+    bool answers = false; /* the worker does */
     int err;
 
     *m = (struct messages){.filter = o->filter};
@@ -416,16 +453,17 @@ int messages_open(struct messages *m, const struct options *o)
     if (!err)
         err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, &p);
     m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
-    /* Find out whether groups wait for their letters, and what separates the
-     * key of a group from the rest of a body: ask the worker. Without a worker,
-     * the last one's counters have the first; a boot removes them. */
+    /* Ask the worker whether dead letters hold groups, and for its
+     * --group-separator. Without a worker, the counters that the last one left
+     * tell the first; they are lost at a reboot. */
     if (m->runs && ask(&m->dir, m->queue, "status", &live, &p) == 0) {
         m->filter.holds =
             json_integer_value(json_object_get(live, "groups_held")) > 0;
         runs = json_object_get(live, "runs");
-        separator = json_string_value(
-            json_object_get(json_object_get(runs, "flags"), "group-separator"));
+        separator =
+            json_text_of(json_object_get(runs, "flags"), "group-separator");
         m->separator = separator ? separator[0] : '\0';
+        answers = true;
         json_decref(live);
     } else if (!err && !m->runs) {
         if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
@@ -440,6 +478,8 @@ int messages_open(struct messages *m, const struct options *o)
         err = store_open(&m->store, path, false, &p);
     if (!err || err == -ENOENT)
         err = slots_read(m, &p);
+    if (!err && answers && o->line.verb == VERB_LIST)
+        last_stderr_ask(m);
     if (!err)
         return 0;
     messages_close(m);
@@ -499,15 +539,7 @@ static int rows_pass(struct passing *p, const struct waiting_place *place,
     return p->m->store ? waiting_each(p->m->store, &f, place, row_pass, p) : 0;
 }
 
-/* Visit a row of the spool, unless it is left out. */
-static int spooled_pass(const struct message_seen *seen, void *arg)
-{
-    const struct passing *p = arg;
-
-    return slot_has(p->m, seen->seq) ? 0 : p->visit(seen, p->arg);
-}
-
-/* The last failure of a row that a slot is a run of. */
+/* The last failure of a message in a slot that also has a row. */
 struct failure {
     bool seen;
     char error[ERROR_JOINED], text[ERROR_TEXT];
@@ -616,7 +648,7 @@ json_t *message_json(const char *queue, const struct message_seen *seen)
     char id[ULID_TEXT], cursor[CURSOR_TEXT];
     bool named = !ulid_is_none(&seen->id);
     json_t *o = json_pack(
-        "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
+        "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:s?}",
         "queue", json_printable(queue), "id",
         named ? ulid_print(seen->id, id) : NULL, "row",
         seen->row ? json_integer(seen->row) : json_null(), "state",
@@ -625,7 +657,8 @@ json_t *message_json(const char *queue, const struct message_seen *seen)
         "pid", seen->pid ? json_integer(seen->pid) : json_null(), "crashes",
         (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
         "size", (json_int_t)seen->size, "body_cut",
-        seen->body_size < seen->size, "cursor", messages_cursor(seen, cursor));
+        seen->body_size < seen->size, "cursor", messages_cursor(seen, cursor),
+        "last_stderr", seen->last_stderr);
     const char *error = seen->error, *text = seen->error_text;
 
     if (o &&
@@ -669,6 +702,7 @@ static int message_print(const struct message_seen *seen, void *arg)
         term_cell_age(t, seen->received_ns);
         error_text_join(error, sizeof error, fault, text);
         term_cell(t, error, strlen(error));
+        term_cellf(t, "%s", seen->last_stderr ? seen->last_stderr : "");
         term_cellf(t, "%zu", seen->size);
         term_cell(t, seen->body, seen->body_size);
     } else {
@@ -682,11 +716,12 @@ static int message_print(const struct message_seen *seen, void *arg)
 int list_run(const struct options *o)
 {
     static const struct term_column columns[] = {
-        {"ID", TERM_LEFT, TERM_WHOLE},    {"STATE", TERM_LEFT, TERM_WHOLE},
-        {"DUE", TERM_LEFT, TERM_WHOLE},   {"TRIES", TERM_RIGHT, TERM_WHOLE},
-        {"PRIO", TERM_RIGHT, TERM_EXTRA}, {"GROUP", TERM_LEFT, TERM_SPARE},
-        {"AGE", TERM_RIGHT, TERM_EXTRA},  {"ERROR", TERM_LEFT, TERM_SPARE},
-        {"SIZE", TERM_RIGHT, TERM_EXTRA}, {"BODY", TERM_LEFT, TERM_END},
+        {"ID", TERM_LEFT, TERM_WHOLE},     {"STATE", TERM_LEFT, TERM_WHOLE},
+        {"DUE", TERM_LEFT, TERM_WHOLE},    {"TRIES", TERM_RIGHT, TERM_WHOLE},
+        {"PRIO", TERM_RIGHT, TERM_EXTRA},  {"GROUP", TERM_LEFT, TERM_SPARE},
+        {"AGE", TERM_RIGHT, TERM_EXTRA},   {"ERROR", TERM_LEFT, TERM_SPARE},
+        {"STDERR", TERM_LEFT, TERM_SPARE}, {"SIZE", TERM_RIGHT, TERM_EXTRA},
+        {"BODY", TERM_LEFT, TERM_END},
     };
     struct listing l = {.o = o};
     struct options all = *o;
