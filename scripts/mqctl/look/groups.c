@@ -49,20 +49,21 @@ const char *group_where_text(enum group_where where)
     return texts[where];
 }
 
-/* A visit to all groups that have a message, in the order of their keys: what
- * custody, the store and the spool have of each. */
+/* A walk through all groups that have a message, in the order of their keys:
+ * how far it has come in custody, the store and the spool. */
 struct walk {
     struct messages *m;
-    json_t *closing; /* an object, by the key in hexadecimal; the worker's */
-    struct slot_seen **slots; /* those that name a group, by that */
-    size_t slot_count, slot;  /* all of them; the next one */
+    json_t *closing; /* the worker's closing groups: {"KEY IN HEX": true} */
+    struct slot_seen **slots; /* slots with a group, sorted by group */
+    size_t slot_count, slot;  /* number of slots; index of the next one */
     struct spooled_tree spooled;
     size_t spooled_count;
-    bool spooled_more; /* there are keys behind these */
-    struct store_group stored;
-    char key[KEY_MAX]; /* of `stored` */
+    bool spooled_more;         /* the spool has more keys than `spooled` */
+    struct store_group stored; /* the next group of the store, if `has` */
+    char key[KEY_MAX];         /* of `stored` */
     size_t size;
-    bool stored_more, has; /* the store may have more; `stored` is one */
+    bool has;         /* `stored` was read and not visited yet */
+    bool stored_more; /* the store may have groups after `stored` */
 };
 
 /* What the store, the spool and the slots have of one group. */
@@ -94,9 +95,9 @@ typedef int group_visit(const struct group_seen *seen, void *arg);
 static int group_keys_order(const char *a, size_t a_size, const char *b,
                             size_t b_size)
 {
-    int way = memcmp(a, b, a_size < b_size ? a_size : b_size);
+    int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
 
-    return way ? way : (a_size > b_size) - (a_size < b_size);
+    return order ? order : (a_size > b_size) - (a_size < b_size);
 }
 
 static int spooled_order(const struct group_spooled *a,
@@ -138,18 +139,18 @@ static int spooled_count(const struct message_seen *seen, void *arg)
     struct group_spooled *last =
         w->spooled_more ? RB_MAX(spooled_tree, &w->spooled) : NULL;
     struct group_spooled *one = RB_ROOT(&w->spooled);
-    int way = 0;
+    int order = 0;
 
-    /* Of groups behind the last one that is kept, some messages were left
-     * out. */
+    /* Skip groups after the last one in memory: some of their messages were
+     * not counted, so the next read has to count them. */
     if (!seen->group ||
         (last && group_keys_order(seen->group, seen->group_size, last->key,
                                   last->size) > 0) ||
         group_keys_order(seen->group, seen->group_size, r->after, r->size) <= 0)
         return 0;
-    while (one && (way = group_keys_order(seen->group, seen->group_size,
-                                          one->key, one->size)) != 0)
-        one = way < 0 ? RB_LEFT(one, node) : RB_RIGHT(one, node);
+    while (one && (order = group_keys_order(seen->group, seen->group_size,
+                                            one->key, one->size)) != 0)
+        one = order < 0 ? RB_LEFT(one, node) : RB_RIGHT(one, node);
     if (one) {
         one->count++;
         return 0;
@@ -559,15 +560,15 @@ int groups_run(const struct options *o)
         complain(0,
                  o->groups == (1u << GROUP_IS_COUNT) - 1 && !o->filter.group &&
                          !o->after
-                     ? "%s has no group with a message whose time has come"
+                     ? "%s has no group with a due message"
                      : "%s has no matching group",
                  l.m.queue);
     if (err >= 0 && l.table && l.rows && !l.m.runs)
         complain(
             0,
-            "no worker is running on %s: this is what the last one left; with "
-            "--on-group-dead hold the next one holds each group that has "
-            "a dead letter",
+            "no worker is running on %s: these groups are from its last "
+            "worker; with --on-group-dead hold, the next one holds each group "
+            "that has a dead letter",
             l.m.queue);
     term_table_close(&l.table);
     json_decref(l.walk.closing);

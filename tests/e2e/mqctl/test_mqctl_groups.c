@@ -271,7 +271,7 @@ Test(mqctl_groups, none_is_shown_as_held_that_was_not)
     cr_assert_eq(listed(q, "held"), 0, "nor without a worker");
     cr_assert(is(q, "g", "ready", 2));
     r = ctl("groups", q);
-    cr_assert_not_null(strstr(r.err, "this is what the last one left"), "%s",
+    cr_assert_not_null(strstr(r.err, "these groups are from its last"), "%s",
                        r.err);
     cr_assert_str_empty(ctl_out("list", "--json", "--state", "held", q));
 }
@@ -357,7 +357,8 @@ Test(mqctl_groups, what_is_wrong_is_told)
     r = ctl("groups", q);
     cr_assert_eq(r.status, 0, "nothing of it yet");
     cr_assert_str_eq(r.out, "", "no titles without a line below them");
-    cr_assert_not_null(strstr(r.err, "no group with a message"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "no group with a due message"), "%s",
+                       r.err);
     r = ctl("groups", "--state", "held", q);
     cr_assert_not_null(strstr(r.err, "no matching group"), "%s", r.err);
 }
