@@ -498,7 +498,7 @@ static void forgotten_print(const struct options *o, const char *queue,
     else if (!o->quiet)
         printf("%s: %s%s%s%s\n", queue,
                o->dry_run ? "would be forgotten" : "forgotten",
-               *text ? ", and thrown away: " : "", text,
+               *text ? ", and deleted: " : "", text,
                k->unknown.status ? ", and unreadable messages" : "");
 }
 
@@ -545,14 +545,15 @@ static int forget_locked(const struct options *o, struct state_forget *f,
     return 0;
 }
 
-int forget_run(const struct options *o)
+/* Delete the saved state of one queue; returns an exit status. */
+static int forget_one(const struct options *o, const char *name)
 {
     struct problem p = {0};
     struct state_forget f;
     struct snapshot v;
     int status = 0, err, found;
 
-    if (snapshot_open(&v, o->state_dir, o->line.operands[0], false, &p) < 0)
+    if (snapshot_open(&v, o->state_dir, name, false, &p) < 0)
         return complain_of(&p);
     /* --force does not help against a worker. */
     if (v.worker == SNAPSHOT_RUNS)
@@ -572,8 +573,8 @@ int forget_run(const struct options *o)
         status = forget_locked(o, &f, v.queue);
         state_forget_close(&f);
     } else if (!status && err == -ENOENT) {
-        /* There is no folder. An earlier call that was interrupted may have
-         * left something, and finishing that is a success. */
+        /* There is no folder. If an earlier call was interrupted, finish its
+         * work; that is a success. */
         found = o->dry_run ? NO : state_forget_finish(&v.dir, &p);
         if (found == NO)
             status = complain(EX_NOINPUT,
@@ -589,4 +590,16 @@ int forget_run(const struct options *o)
     }
     snapshot_close(&v);
     return status;
+}
+
+/* Forget the named queues. Returns the highest status. */
+int forget_run(const struct options *o)
+{
+    int worst = 0, one;
+
+    for (int i = 0; i < o->line.operand_count; i++) {
+        one = forget_one(o, o->line.operands[i]);
+        worst = worst > one ? worst : one;
+    }
+    return worst;
 }

@@ -1,6 +1,7 @@
 /* test_mqctl_forget.c - mqctl forget: what was kept of a queue that is gone */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,7 +86,7 @@ Test(mqctl_forget, remove_counts_what_is_kept)
     remove_says(q, "1 waiting, 2 dead letters");
     q = harness_queue(0, 0);
     worked(q, 0, false);
-    remove_says(q, "it has no saved messages, its numbers are");
+    remove_says(q, "it has no saved messages, its counters are");
 }
 
 Test(mqctl_forget, a_queue_that_is_gone_leaves_each_list)
@@ -104,6 +105,21 @@ Test(mqctl_forget, a_queue_that_is_gone_leaves_each_list)
     r = ctl("forget", q);
     cr_assert_eq(r.status, 66);
     cr_assert_not_null(strstr(r.err, "nothing is saved"), "%s", r.err);
+}
+
+Test(mqctl_forget, several_queues_are_forgotten_and_the_highest_status_counts)
+{
+    const char *a = harness_queue(0, 0), *b = harness_queue(0, 0);
+    struct harness_result r;
+
+    used(a, 0, false);
+    used(b, 0, false);
+    r = ctl("forget", a, "/nosuch", b);
+    cr_assert_eq(r.status, 66, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "nothing is saved of /nosuch"), "%s",
+                       r.err);
+    cr_assert_not(shown(a));
+    cr_assert_not(shown(b));
 }
 
 Test(mqctl_forget, messages_are_thrown_away_by_force_only_and_counted)
@@ -126,11 +142,42 @@ Test(mqctl_forget, messages_are_thrown_away_by_force_only_and_counted)
     cr_assert(there("", q), "a dry run removes nothing");
     r = ctl("forget", "--force", q);
     cr_assert_not_null(
-        strstr(r.out, "forgotten, and thrown away: 1 waiting, 2 dead letters"),
+        strstr(r.out, "forgotten, and deleted: 1 waiting, 2 dead letters"),
         "%s", r.out);
     cr_assert_not(shown(q));
     used(q, 1, false);
     cr_assert_str_eq(ctl_out("forget", "-q", "--force", q), "");
+}
+
+/* A cancelled message waits only for the next worker, which ends it. */
+Test(mqctl_forget, cancelled_messages_are_not_saved_and_have_no_age)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c",
+                   "echo >>started; until [ -e go ]; do sleep 0.02; done");
+    struct harness_result r;
+    char age[300];
+
+    snprintf(
+        age, sizeof age,
+        "mqworker_oldest_seconds{queue=\"%s\",engine=\"mq\",state=\"spooled\"}",
+        q);
+    for (int i = 0; i < 5; i++)
+        ctl_send(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    harness_until(ctl_number(q, "spooled") == 4, SOON_MS);
+    cr_assert_not_null(strstr(ctl_out("metrics", NULL), age), "%s", age);
+    cr_assert_not_null(strstr(ctl_out("cancel", "--all", q), "4 of 4"));
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", SOON_MS);
+    harness_write("go", "", 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert_null(strstr(ctl_out("metrics", NULL), age));
+    remove_says(q, "it has no saved messages, its counters are");
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, ": forgotten\n"), "%s", r.out);
 }
 
 Test(mqctl_forget, never_under_a_worker_and_not_while_the_queue_is_there)
