@@ -81,6 +81,7 @@ static void flag_add(struct command_line *w, const char *name,
         words_add(w, LIST(name, value));
 }
 
+/* Add the flags for the broker; with `parts`, also --partitions. */
 static void access_flags(struct command_line *w, const struct move *m,
                          bool parts)
 {
@@ -136,11 +137,13 @@ static int program_end(pid_t pid)
 
 /* ---- messages ---- */
 
+/* Return by how much a counter has grown; 0 if it was reset. */
 static uint64_t count_grown(uint64_t now, uint64_t was)
 {
     return now > was ? now - was : 0;
 }
 
+/* Return how many messages were forwarded since the move began. */
 static uint64_t forwarded_count(const struct move *m,
                                 const struct snapshot *now)
 {
@@ -205,6 +208,7 @@ static int messages_forward(struct move *m, int null)
 
 /* ---- letters ---- */
 
+/* Visit a letter: count it. */
 static int refused_visit(const struct letter *l, void *arg)
 {
     uint64_t *count = arg;
@@ -214,41 +218,34 @@ static int refused_visit(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Note the existing letters, and write their numbers to `list`. */
-static int letters_list(struct store *s, int list, struct store_cursor **all,
-                        size_t *count)
-{
-    struct store_cursor page[STORE_PAGE], after = {0};
-    size_t room = 0;
-    int n;
-
-    while ((n = letters_deaths(s, &after, page)) > 0) {
-        after = page[n - 1];
-        for (int i = 0; i < n; i++) {
-            struct store_cursor *grown =
-                array_grow(*all, *count, &room, sizeof **all);
-
-            if (!grown || dprintf(list, "%" PRId64 "\n", page[i].row) < 0)
-                return -ENOMEM;
-            *all = grown;
-            grown[(*count)++] = page[i];
-        }
-    }
-    return n < 0 || lseek(list, 0, SEEK_SET) == 0 ? n : -errno;
-}
-
-/* Pass the letters through a pipe from an export here to an import there, and
- * remove them here. Returns an exit status. */
+/* Export the letters of the POSIX queue, import them on the broker through a
+ * pipe, and remove them from the store. Returns an exit status. */
 static int letters_move(struct move *m, struct store *s, int null)
 {
     int list = memfd_create("mqctl-letters", MFD_CLOEXEC), status = 0, err;
+    struct store_cursor page[STORE_PAGE], after = {0}, *all = NULL, *grown;
     struct command_line out = {.count = 0}, in = {.count = 0};
-    struct store_cursor *all = NULL;
-    size_t count = 0;
+    size_t count = 0, room = 0;
+    int fds[2], imported, n = 1;
     pid_t from, to;
-    int fds[2], imported;
 
-    err = list < 0 ? -errno : letters_list(s, list, &all, &count);
+    /* Collect the existing letters, and write their numbers to `list`, which
+     * the export reads. */
+    err = list < 0 ? -errno : 0;
+    while (!err && (n = letters_deaths(s, &after, page)) > 0) {
+        after = page[n - 1];
+        for (int i = 0; i < n && !err; i++) {
+            grown = array_grow(all, count, &room, sizeof *all);
+            if (!grown || dprintf(list, "%" PRId64 "\n", page[i].row) < 0)
+                err = -ENOMEM;
+            if (!grown)
+                break;
+            all = grown;
+            all[count++] = page[i];
+        }
+    }
+    if (!err)
+        err = n < 0 ? n : lseek(list, 0, SEEK_SET) == 0 ? 0 : -errno;
     if (!err && count && pipe2(fds, O_CLOEXEC) < 0) {
         status = complain(EX_OSERR, "pipe2: %s", errno_text(errno));
     } else if (!err && count) {
@@ -268,8 +265,8 @@ static int letters_move(struct move *m, struct store *s, int null)
     }
     /* Remove the imported letters, unless they have died again since. */
     for (size_t i = 0; !err && !status && i < count; i += STORE_PAGE) {
-        size_t n = count - i < STORE_PAGE ? count - i : STORE_PAGE;
-        int64_t gone = letters_drop(s, all + i, n);
+        int64_t gone = letters_drop(
+            s, all + i, count - i < STORE_PAGE ? count - i : STORE_PAGE);
 
         err = gone < 0 ? (int)gone : 0;
         m->letters += gone > 0 ? (uint64_t)gone : 0;
@@ -278,8 +275,8 @@ static int letters_move(struct move *m, struct store *s, int null)
     if (list >= 0)
         close(list);
     return err ? complain(EX_CANTCREAT,
-                          "the letters of %s: %s; run mqctl move again: those "
-                          "that were imported are left out",
+                          "cannot move the letters of %s: %s; run mqctl move "
+                          "again, which skips imported letters",
                           m->queue, errno_text(-err))
                : status;
 }
@@ -378,8 +375,7 @@ static int move_programs(struct move *m)
         if (m->o->letters)
             status = letters_move(m, s, null);
     } else if (err != -ENOENT) {
-        status =
-            complain(m->after.no_store.status, "%s", m->after.no_store.text);
+        status = complain_of(&m->after.no_store);
     }
     store_close(&s);
     if (!status || forwarded_count(m, &m->after))
@@ -416,8 +412,8 @@ int move_run(const struct options *o)
             0)
         return complain_of(&p);
     m.queue = m.before.queue;
-    /* The worker that forwards has no --on-dead, and so would forget which
-     * letters that command has to run for. */
+    /* Refuse to move while --on-dead still has to run for letters: the worker
+     * that forwards has no --on-dead, and would forget these runs. */
     hook_left =
         snapshot_store(&m.before, &s) == 0 && letters_hook(s, 0, &first) == 0;
     store_close(&s);
@@ -439,7 +435,7 @@ int move_run(const struct options *o)
                           "mqctl drain --wait %s",
                           m.queue, SHELL_QUEUE(m.queue));
     else if (!v->has_queue)
-        status = complain(v->no_queue.status, "%s", v->no_queue.text);
+        status = complain_of(&v->no_queue);
     else
         status = move_programs(&m);
     snapshot_close(&m.before);
