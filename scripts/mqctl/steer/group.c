@@ -47,41 +47,6 @@ static int result_print(const struct group_order *x, json_t *answer,
     return json_print_line(answer, stdout) < 0 ? complain_memory() : 0;
 }
 
-/* ---- release ---- */
-
-/* Let the group go on without its dead letters. Returns an exit status. */
-static int group_release(const struct group_order *x)
-{
-    struct store *s = NULL;
-    char path[PATH_MAX], text[96];
-    struct problem p = {0};
-    int err = statedir_path(&x->dir, STATEDIR_STORE, path, &p);
-    int64_t n = 0;
-
-    if (!err)
-        err = store_open(&s, path, false, &p);
-    if (err && err != -ENOENT)
-        return complain_of(&p);
-    if (!err)
-        n = letters_let_go(s, x->key, x->size);
-    store_close(&s);
-    if (n < 0)
-        return complain(disk_is_full((int)n) ? EX_CANTCREAT : EX_IOERR,
-                        "the store cannot be written: %s; the group is held "
-                        "as before",
-                        errno_text((int)-n));
-    if (n == 0)
-        return complain(EX_NOINPUT,
-                        "no dead letter of %s holds group %.80s; mqctl groups "
-                        "--state held %s has those that are held",
-                        x->queue, x->key, SHELL_QUEUE(x->queue));
-    snprintf(text, sizeof text, "released; %" PRId64 " dead letter%s kept", n,
-             n == 1 ? " is" : "s are");
-    return result_print(x, json_pack("{s:I}", "released", (json_int_t)n), text);
-}
-
-/* ---- close, open ---- */
-
 /* Visit a message of the group in the spool: keep its key. */
 static int spooled_last(const struct message_seen *seen, void *arg)
 {
@@ -101,9 +66,9 @@ static int group_order(const struct group_order *x)
     json_t *answer;
     int64_t last = 0;
     int status, err;
-    int n = snprintf(line, sizeof line, "group %s %s", x->word,
-                     hex_print(x->key, x->size, hex));
 
+    snprintf(line, sizeof line, "group %s %s", x->word,
+             hex_print(x->key, x->size, hex));
     /* The worker does not know which messages of the group are in the spool:
      * append the key of the last one. `moving` means that a slot has a message
      * that may be on its way to the spool. */
@@ -124,7 +89,7 @@ static int group_order(const struct group_order *x)
                             errno_text(-err));
     }
     if (last)
-        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, last);
+        text_append(line, sizeof line, " -%" PRId64, last);
     if (ask(&x->dir, x->queue, line, &answer, &p) < 0)
         return complain_of(&p);
     known = json_is_true(json_object_get(answer, "known"));
@@ -133,8 +98,8 @@ static int group_order(const struct group_order *x)
         complain(status, "%s", why);
     else if (shut && !known && moving)
         status = complain(EX_TEMPFAIL,
-                          "a message of group %.80s of %s was on its way to "
-                          "the spool, or to its end; nothing has changed; "
+                          "a message of group %.80s of %s was being moved to "
+                          "the spool, or was finishing; nothing has changed; "
                           "close it again",
                           x->key, x->queue);
     else if (shut && !known)
@@ -157,7 +122,11 @@ static int group_order(const struct group_order *x)
 int group_run(const struct options *o)
 {
     static struct group_order x;
+    char path[PATH_MAX], text[96];
     struct problem p = {0};
+    struct store *s = NULL;
+    int64_t n = 0;
+    int err;
 
     x.o = o;
     x.key = o->line.operands[1];
@@ -171,5 +140,29 @@ int group_run(const struct options *o)
     if (queue_name(o->line.operands[0], x.queue, &p) < 0 ||
         snapshot_named_folder(&x.dir, o->state_dir, x.queue, &p) < 0)
         return complain_of(&p);
-    return strcmp(x.word, "release") == 0 ? group_release(&x) : group_order(&x);
+    if (strcmp(x.word, "release") != 0)
+        return group_order(&x);
+    /* Let the group continue without its dead letters. */
+    err = statedir_path(&x.dir, STATEDIR_STORE, path, &p);
+    if (!err)
+        err = store_open(&s, path, false, &p);
+    if (err && err != -ENOENT)
+        return complain_of(&p);
+    if (!err)
+        n = letters_let_go(s, x.key, x.size);
+    store_close(&s);
+    if (n < 0)
+        return complain(disk_is_full((int)n) ? EX_CANTCREAT : EX_IOERR,
+                        "the store cannot be written: %s; the group is held "
+                        "as before",
+                        errno_text((int)-n));
+    if (n == 0)
+        return complain(EX_NOINPUT,
+                        "no dead letter of %s holds group %.80s; mqctl groups "
+                        "--state held %s has those that are held",
+                        x.queue, x.key, SHELL_QUEUE(x.queue));
+    snprintf(text, sizeof text, "released; %" PRId64 " dead letter%s kept", n,
+             n == 1 ? " is" : "s are");
+    return result_print(&x, json_pack("{s:I}", "released", (json_int_t)n),
+                        text);
 }

@@ -64,7 +64,8 @@ struct run {
 struct runs {
     struct run *at; /* runs whose end is not known yet */
     size_t count, room;
-    uint64_t cancelled, ended; /* number of runs; the latter by themselves */
+    uint64_t cancelled; /* number of runs that were cancelled */
+    uint64_t ended;     /* number of runs that ended by themselves */
 };
 
 struct order {
@@ -72,14 +73,15 @@ struct order {
     struct messages m;
     bool cancel;
     int64_t rows[BATCH];
-    bool skip[BATCH], ran[BATCH]; /* of no worker: begun; ended */
+    bool skip[BATCH]; /* without a worker: rows that may not be changed */
+    bool ran[BATCH];  /* the skipped rows whose message is finished */
     size_t count;
     struct waiting_steer write; /* the batch, as it is written */
     struct steered_sums sums;
     struct runs running; /* to be cancelled with their handlers */
     struct ulid *absent; /* named ids that are neither in a slot nor a row */
     size_t absent_count;
-    int status; /* the first trouble */
+    int status; /* exit status of the first failure; 0: none */
 };
 
 /* ---- orders to the worker that runs ---- */
@@ -153,10 +155,9 @@ static bool runs_left(const struct runs *r)
     return false;
 }
 
-/* ---- the order ---- */
-
-/* Ask the worker to end up to BATCH messages from `from` on. Returns 0 or the
- * exit status. The journal has more about a worker that ends meanwhile. */
+/* Ask the worker to end up to BATCH messages from `from` on. Returns 0 or an
+ * exit status. An exited worker is no failure here: its journal tells how the
+ * messages ended. */
 static int running_order(const struct runs *r, size_t from,
                          const struct messages *m)
 {
@@ -165,11 +166,10 @@ static int running_order(const struct runs *r, size_t from,
     const char *why;
     json_t *answer;
     int status, err;
-    int n = snprintf(line, sizeof line, "cancel-running");
 
+    snprintf(line, sizeof line, "cancel-running");
     for (size_t i = from; i < r->count && i < from + BATCH; i++)
-        n += snprintf(line + n, sizeof line - (size_t)n, " %s",
-                      ulid_print(r->at[i].id, text));
+        text_append(line, sizeof line, " %s", ulid_print(r->at[i].id, text));
     err = ask(&m->dir, m->queue, line, &answer, &p);
     if (err == -ENOENT || err == -ECONNREFUSED || ask_runs(&m->dir) == 0) {
         json_decref(answer);
@@ -200,13 +200,13 @@ static int running_cancel(struct runs *r, const struct messages *m)
     while (!status && runs && runs_left(r) && clock_mono_ns() < until) {
         for (size_t i = 0; i < r->count && !status; i += BATCH)
             status = running_order(r, i, m);
-        runs = ask_runs(&m->dir) != 0; /* what it wrote is seen after this */
+        runs = ask_runs(&m->dir) != 0; /* before its files are read */
         for (size_t i = 0; i < r->count; i++)
-            r->at[i].runs = false; /* without custody none of them does */
+            r->at[i].runs = false; /* run_seen sets it if a slot is running */
         if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
             (void)custody_look(path, run_seen, r, &p);
-        /* Count how the other messages ended. Those without an entry in the
-         * journal get some more looks. */
+        /* Count how the other messages ended. A message without an entry in
+         * the journal gets some more looks. */
         c = NULL;
         left = 0;
         if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0)
@@ -232,19 +232,19 @@ static int running_cancel(struct runs *r, const struct messages *m)
     }
     if (!status && !runs && r->count)
         status = complain(EX_TEMPFAIL,
-                          "the worker of %s ended meanwhile; %zu of the "
-                          "messages %s kept for the next one; give the same "
-                          "order again",
+                          "the worker of %s exited; %zu of the messages %s "
+                          "kept for the next worker; give the same order "
+                          "again",
                           m->queue, r->count, r->count == 1 ? "is" : "are");
     return status;
 }
 
 /* ---- a batch ---- */
 
-/* Return true if no worker is running; then none can take or end a message
- * before the commit. Called in the transaction. Marks the rows to be skipped: a
- * slot of the killed worker has them, or they are finished rows of the spool.
- * */
+/* Return true if no worker is running. waiting_steer calls this inside its
+ * transaction, so no worker can take or end a message before the commit. Mark
+ * the rows to be skipped: rows in a slot of the killed worker, and rows of the
+ * spool that have finished. */
 static bool no_worker(void *arg)
 {
     struct order *x = arg;
@@ -257,7 +257,7 @@ static bool no_worker(void *arg)
     err = messages_in_slots(&x->m, x->rows, x->count, x->skip);
     x->sums.blind = err == -ENOENT;
     if (messages_spooled_ran(&x->m, x->rows, x->count, x->ran))
-        x->write.most = INT64_MAX;
+        x->write.most = SIZE_MAX;
     for (size_t i = 0; i < x->count; i++)
         x->skip[i] = x->skip[i] || x->ran[i] || (err && err != -ENOENT);
     return true;
@@ -327,11 +327,11 @@ static int batch_send(struct order *x)
 {
     enum steered out[BATCH] = {0}; /* order_send fills it */
     char line[STATEDIR_REQUEST];
-    int n = snprintf(line, sizeof line, x->cancel ? "cancel" : "run-now"), err;
+    int err;
 
+    snprintf(line, sizeof line, x->cancel ? "cancel" : "run-now");
     for (size_t i = 0; i < x->count; i++)
-        n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64,
-                      x->rows[i]);
+        text_append(line, sizeof line, " %" PRId64, x->rows[i]);
     err = order_send(&x->m, line, x->count, out, &x->status);
     for (size_t i = 0; i < x->count && !err; i++)
         row_result(x, x->rows[i], out[i]);
@@ -604,14 +604,13 @@ static int ids_take(struct order *x)
 /* Print why run-now did nothing with some messages; `due`: rows that were due
  * by the worker's clock. */
 static void waits_print(const struct steered_sums *n, const struct messages *m,
-                       uint64_t due)
+                        uint64_t due)
 {
     const uint64_t *at = n->waits;
     uint64_t ready = at[WAITING_READY] + due;
 
     if (at[WAITING_RUNNING])
-        complain(0, "%" PRIu64 " run%s already, in flight",
-                 S(at[WAITING_RUNNING]));
+        complain(0, "%" PRIu64 " %s already running", IS(at[WAITING_RUNNING]));
     if (ready)
         complain(0, "%" PRIu64 " %s due already; %s", IS(ready),
                  m->runs ? "mqctl status says why nothing is taken, if it "
@@ -619,14 +618,14 @@ static void waits_print(const struct steered_sums *n, const struct messages *m,
                          : "start a worker");
     if (at[WAITING_SPOOLED])
         complain(0,
-                 "%" PRIu64 " in the spool: each runs when those before it "
-                 "have; a delayed one of a group waits for its time after "
-                 "that: run-now once list has it as delayed",
+                 "%" PRIu64 " in the spool: each runs after those before it; a "
+                 "delayed message of a group then waits for its time: use "
+                 "run-now when mqctl list shows it as delayed",
                  at[WAITING_SPOOLED]);
     if (at[WAITING_PARKED])
         complain(0,
                  "%" PRIu64 " wait%s behind the head of a group; mqctl groups "
-                 "%s names it: run-now or cancel that",
+                 "%s shows the head: run-now or cancel that",
                  S(at[WAITING_PARKED]), SHELL_QUEUE(m->queue));
     if (at[WAITING_HELD])
         complain(0,
@@ -637,19 +636,26 @@ static void waits_print(const struct steered_sums *n, const struct messages *m,
 
 /* Print why messages in flight were not cancelled, and what to do. */
 static void flight_print(const struct steered_sums *n, const struct messages *m,
-                        const struct options *o)
+                         const struct options *o)
 {
     uint64_t moving =
         n->result[STEERED_IN_FLIGHT] - n->runs - n->slots - n->letters;
+    uint64_t running = 0; /* not chosen, because --running is not given */
     char start[START_TEXT];
+
+    for (size_t i = 0; o->all && !o->running && i < m->count; i++)
+        running += m->slots[i].state == WAITING_RUNNING;
+    if (running)
+        complain(0, "%" PRIu64 " running, left alone; --running ends %s too",
+                 running, running == 1 ? "it" : "them");
 
     if (n->runs && o->running)
         complain(0, "%" PRIu64 " in flight, left alone; give the order again",
                  n->runs);
     else if (n->runs)
         complain(0,
-                 "%" PRIu64 " in flight, left alone, as a handler has %s; end "
-                 "it with --running",
+                 "%" PRIu64 " in flight, left alone, because a handler has %s; "
+                 "to terminate the handler, give --running",
                  n->runs, n->runs == 1 ? "it" : "them");
     if (n->slots)
         complain(0,
@@ -663,14 +669,14 @@ static void flight_print(const struct steered_sums *n, const struct messages *m,
                  IS(n->letters), SHELL_QUEUE(m->queue));
     if (moving)
         complain(0,
-                 "%" PRIu64 " in flight to a handler or to the store just now, "
-                 "left alone; give the order again",
+                 "%" PRIu64 " on the way to a handler or to the store, left "
+                 "alone; give the order again",
                  moving);
 }
 
 /* Print the numbers, and why messages were skipped, and what to do. */
-static void steered_print(const struct steered_sums *n, const struct messages *m,
-                         const struct options *o)
+static void steered_print(const struct steered_sums *n,
+                          const struct messages *m, const struct options *o)
 {
     bool cancel = o->line.verb == VERB_CANCEL;
     uint64_t done = n->result[STEERED], before = n->result[STEERED_BEFORE];
@@ -680,14 +686,15 @@ static void steered_print(const struct steered_sums *n, const struct messages *m
                n->result[STEERED_GONE];
     if (o->json) {
         if (json_print_line(
-                json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
-                          json_printable(m->queue), "chosen",
-                          (json_int_t)n->chosen, "done",
-                          (json_int_t)n->result[STEERED], "already",
-                          (json_int_t)before, "gone",
-                          (json_int_t)n->result[STEERED_GONE], "in_flight",
-                          (json_int_t)n->result[STEERED_IN_FLIGHT], "spooled",
-                          (json_int_t)n->spooled, "dry_run", o->dry_run),
+                json_pack(
+                    "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                    json_printable(m->queue), "chosen", (json_int_t)n->chosen,
+                    "done", (json_int_t)n->result[STEERED], "already",
+                    (json_int_t)before, "gone",
+                    (json_int_t)n->result[STEERED_GONE], "in_flight",
+                    (json_int_t)n->result[STEERED_IN_FLIGHT] +
+                        (json_int_t)(o->dry_run ? 0 : n->unended),
+                    "spooled", (json_int_t)n->spooled, "dry_run", o->dry_run),
                 stdout) < 0)
             complain_memory();
         return;
@@ -709,19 +716,19 @@ static void steered_print(const struct steered_sums *n, const struct messages *m
         flight_print(n, m, o);
     if (n->unended && !o->dry_run)
         complain(0,
-                 "%" PRIu64 " run%s still, or failed meanwhile; see mqctl "
+                 "%" PRIu64 " %s still running, or failed meanwhile; see mqctl "
                  "list, and cancel again",
-                 S(n->unended));
+                 IS(n->unended));
     if (n->spooled)
         complain(0,
-                 "%" PRIu64 " in the spool, left alone: the killed worker has "
-                 "run them, or may have; start the next one, and cancel again "
-                 "what is listed then",
+                 "%" PRIu64 " in the spool, left alone: the killed worker may "
+                 "have run them; start a worker, then cancel what is still "
+                 "listed",
                  n->spooled);
     if (n->blind && n->result[STEERED])
-        complain(0, "the file of the messages in flight is gone: unless the "
-                    "machine was restarted since, a handler of the last worker "
-                    "may be at work on a message that was cancelled");
+        complain(0, "the custody file is gone, so a cancelled message may "
+                    "still be running in a handler of the last worker, unless "
+                    "the machine was restarted since then");
 }
 
 /* ---- the verbs ---- */

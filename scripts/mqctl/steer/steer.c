@@ -46,14 +46,14 @@ static void answer_print(const struct options *o, const char *queue,
                          json_t *answer)
 {
     json_t *all = json_object_get(answer, "settings"), *one;
-    const char *keep = json_string_value(json_object_get(answer, "keep"));
-    const char *config = json_string_value(json_object_get(answer, "config"));
+    const char *keep = json_text_of(answer, "keep");
+    const char *config = json_text_of(answer, "config");
     char from[JSON_TEXT], to[JSON_TEXT];
     const char *name, *old, *new;
     size_t i;
 
     if (json_is_false(json_object_get(answer, "was_paused"))) {
-        printf("%s: it was not paused\n", queue);
+        printf("%s: was not paused\n", queue);
         return;
     }
     if (o->line.verb != VERB_SET) {
@@ -69,7 +69,7 @@ static void answer_print(const struct options *o, const char *queue,
         printf("%s=%s\n", name, json_as_text(one, to));
     json_array_foreach(all, i, one)
     {
-        name = json_string_value(json_object_get(one, "name"));
+        name = json_text_of(one, "name");
         old = json_as_text(json_object_get(one, "old"), from);
         new = json_as_text(json_object_get(one, "new"), to);
         if (name && old && new)
@@ -103,14 +103,14 @@ static int gone_wait(const struct options *o, const struct ordered *w,
     char time[DURATION_TEXT];
     int err;
 
-    fflush(stdout); /* lines of other workers must not wait for this one */
+    fflush(stdout); /* show the lines of other workers before waiting */
     err = ask_until_gone(&w->dir, w->pid, first);
     if (err && left > first) {
         if (!o->quiet)
             complain(0,
                      "waiting for worker %d of %s to exit: handlers are "
-                     "running; mqctl status %s shows them, mqctl quit %s ends "
-                     "them",
+                     "running; mqctl status %s shows them, mqctl quit %s "
+                     "terminates them",
                      (int)w->pid, w->queue, SHELL_QUEUE(w->queue),
                      SHELL_QUEUE(w->queue));
         err = ask_until_gone(&w->dir, w->pid, left - first);
@@ -120,12 +120,13 @@ static int gone_wait(const struct options *o, const struct ordered *w,
             printf("%s: worker stopped\n", w->queue);
         return 0;
     }
-    return complain(EX_TEMPFAIL,
-                    "worker %d of %s has not exited after %s: handlers are "
-                    "running; see mqctl status %s, or end them with mqctl quit "
-                    "%s",
-                    (int)w->pid, w->queue, duration_print(o->wait_ns, time),
-                    SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
+    return complain(
+        EX_TEMPFAIL,
+        "worker %d of %s has not exited after %s: handlers are "
+        "running; see mqctl status %s, or terminate them with mqctl "
+        "quit %s",
+        (int)w->pid, w->queue, duration_print(o->wait_ns, time),
+        SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
 }
 
 /* Remove the note of a pause while no worker is running, so that the next
@@ -180,7 +181,7 @@ static int order_give(const struct options *o, const char *name,
         return complain_of(&p);
     err = snapshot_named_folder(&w->dir, o->state_dir, w->queue, &p);
     if (!err) {
-        w->pid = ask_runs(&w->dir); /* later there may be another worker */
+        w->pid = ask_runs(&w->dir); /* before a new worker can start */
         err = ask(&w->dir, w->queue, line, &answer, &p);
     }
     if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
@@ -192,7 +193,7 @@ static int order_give(const struct options *o, const char *name,
     if (err)
         return complain_of(&p);
     status = ask_status(answer, &error);
-    if (o->json && !status && settings_listed(o)) { /* settings alone */
+    if (o->json && !status && settings_listed(o)) { /* drop other fields */
         all = json_incref(json_object_get(answer, "settings"));
         (void)json_object_clear(answer);
         (void)json_object_set_new(answer, "ok", json_true());
@@ -206,7 +207,7 @@ static int order_give(const struct options *o, const char *name,
     }
     if (status)
         complain(status, "%s: %s", w->queue, error);
-    unsaved = json_string_value(json_object_get(answer, "not_saved"));
+    unsaved = json_text_of(answer, "not_saved");
     if (unsaved)
         complain(0,
                  "%s: done, but not yet saved in %s: %s. The worker keeps "

@@ -195,8 +195,9 @@ Test(mqctl_steer_messages, what_was_cancelled_does_not_wait_for_a_worker)
     cr_assert_eq(ctl("cancel", "--all", q).status, 0);
     cr_assert_eq(waits(q), 0);
     r = ctl("doctor", q);
-    cr_assert(strstr(r.out, "none is running, and no messages are waiting"),
-              "%s", r.out);
+    cr_assert(
+        strstr(r.out, "no worker is running, and no messages are waiting"),
+        "%s", r.out);
     w = ctl_worker(q, "--", "sh", "-c", NOTE);
     harness_until(where_is(q, one, "discarded"), SOON_MS);
     harness_until(ctl_number(q, "discarded") == 2, SOON_MS);
