@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "common/base/process_stat.h"
 #include "common/base/safe_text.h"
 #include "common/base/unix_socket.h"
+#include "common/cli/json_line.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/proc.h"
 
@@ -194,7 +194,7 @@ int ask_status(const json_t *answer, const char **why)
 {
     int status = (int)json_integer_value(json_object_get(answer, "status"));
 
-    *why = json_string_value(json_object_get(answer, "error"));
+    *why = json_text_of(answer, "error");
     if (!*why)
         *why = "the worker gave no reason";
     return json_is_true(json_object_get(answer, "ok")) ? 0

@@ -13,6 +13,10 @@
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
 
+/* A build without a library leaves these functions out. */
+#pragma weak serve_run
+#pragma weak top_run
+
 /* The verbs, in the order of the enum. `least` and `most` are 0 if left out. */
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
@@ -298,13 +302,13 @@ static int pause_read(struct options *o, struct problem *p)
             o->pause_for = word;
             o->line.operand_count--;
         } else if (is || (i > 0 && word[0] >= '0' && word[0] <= '9')) {
-            return problem_set(p, EX_USAGE, EINVAL,
-                               is ? "pause: more follows the duration %s; give "
-                                    "it last (the queue of that name is /%s)"
-                                  : "pause: \"%s\" is not a duration; give one "
-                                    "like 30s or 10m (the queue of that name "
-                                    "is /%s)",
-                               word, word);
+            return problem_set(
+                p, EX_USAGE, EINVAL,
+                is ? "pause: more follows the duration %s; give it last (the "
+                     "queue of that name is /%s)"
+                   : "pause: \"%s\" is not a duration; give one like 30s or "
+                     "10m (the queue of that name is /%s)",
+                word, word);
         }
     }
     return 0;
