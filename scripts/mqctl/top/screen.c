@@ -78,62 +78,21 @@ enum { COLOUR_BAD = 1, COLOUR_WARN };
 
 /* ---- mqdlq, run for a person in front of top ---- */
 
-/* Return the text of a file, and its last line without the program's name;
- * NULL: no memory. */
-static char *tool_output_read(int fd, char why[TOOL_WHY])
-{
-    off_t size = lseek(fd, 0, SEEK_END);
-    size_t room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
-    char *text = size < 0 ? NULL : calloc(1, room + 1);
-    ssize_t n = text ? pread(fd, text, room, 0) : -1;
-
-    if (n < 0) {
-        free(text);
-        return NULL;
-    }
-    strlcpy(why, complaint_of(text), TOOL_WHY);
-    return text;
-}
-
-/* Run mqdlq, and wait for its end. Returns its exit status, or -errno. */
-static int mqdlq_run(const char *const argv[], int out)
-{
-    posix_spawn_file_actions_t files;
-    char path[PATH_MAX];
-    int status, err;
-    pid_t pid;
-
-    err = file_of_program(path, "mqdlq");
-    if (err)
-        return err;
-    err = posix_spawn_file_actions_init(&files);
-    if (err)
-        return -err;
-    err = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    err = err ? err : posix_spawn_file_actions_adddup2(&files, out, 1);
-    err = err ? err : posix_spawn_file_actions_adddup2(&files, out, 2);
-    err = err ? err
-              : posix_spawn(&pid, path, &files, NULL, (char *const *)argv,
-                            environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (err)
-        return -err;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
-}
-
-/* Have mqdlq show, replay or discard one letter of a queue. `why`: the last
- * line of its output, which says how it went. */
+/* Have mqdlq show, replay or discard one letter of a queue, and wait until it
+ * has exited. Returns its exit status. *out gets the output, which the caller
+ * frees; NULL if it is lost. `why` gets the last line of the output, which is
+ * the result. */
 static int letter_run(const struct options *o, const char *verb,
                       const char *queue, int64_t row, char **out,
                       char why[TOOL_WHY])
 {
     const char *argv[11] = {"mqdlq", verb};
-    char number[32];
-    int fd = memfd_create("mqctl-mqdlq", MFD_CLOEXEC), status;
-    size_t n = 2;
+    int fd = memfd_create("mqctl-mqdlq", MFD_CLOEXEC), status = 0, err;
+    posix_spawn_file_actions_t files;
+    char number[32], path[PATH_MAX];
+    size_t n = 2, room;
+    off_t size;
+    pid_t pid;
 
     snprintf(number, sizeof number, "%" PRId64, row);
     if (strcmp(verb, "replay") == 0) {
@@ -149,15 +108,39 @@ static int letter_run(const struct options *o, const char *verb,
     argv[n++] = "--";
     argv[n++] = queue;
     argv[n++] = number;
-    status = fd < 0 ? -errno : mqdlq_run(argv, fd);
-    *out = status < 0 ? NULL : tool_output_read(fd, why);
+    err = fd < 0 ? errno : -file_of_program(path, "mqdlq");
+    err = err ? err : posix_spawn_file_actions_init(&files);
+    if (!err) {
+        err = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY,
+                                               0);
+        err = err ? err : posix_spawn_file_actions_adddup2(&files, fd, 1);
+        err = err ? err : posix_spawn_file_actions_adddup2(&files, fd, 2);
+        err = err ? err
+                  : posix_spawn(&pid, path, &files, NULL, (char *const *)argv,
+                                environ);
+        posix_spawn_file_actions_destroy(&files);
+    }
+    while (!err && waitpid(pid, &status, 0) < 0)
+        err = errno == EINTR ? 0 : errno;
+    size = err ? -1 : lseek(fd, 0, SEEK_END);
+    room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
+    *out = size < 0 ? NULL : calloc(1, room + 1);
+    if (*out && pread(fd, *out, room, 0) < 0) {
+        free(*out);
+        *out = NULL;
+    }
+    if (err)
+        snprintf(why, TOOL_WHY, "cannot run mqdlq: %s", errno_text(err));
+    else
+        strlcpy(why,
+                *out ? complaint_of(*out)
+                     : "the output of mqdlq is lost: no memory",
+                TOOL_WHY);
     if (fd >= 0)
         close(fd);
-    if (status < 0)
-        snprintf(why, TOOL_WHY, "cannot run mqdlq: %s", errno_text(-status));
-    else if (!*out)
-        strlcpy(why, "the output of mqdlq is lost: no memory", TOOL_WHY);
-    return status < 0 ? EX_OSERR : status;
+    return err                 ? EX_OSERR
+           : WIFEXITED(status) ? WEXITSTATUS(status)
+                               : EX_SOFTWARE;
 }
 
 /* ---- what the screen shows, looked up ---- */
@@ -342,7 +325,7 @@ static int session_update(struct session *s, int columns, int rows)
 
 /* ---- what changes production ---- */
 
-/* Set what y does, and the text that asks for it. */
+/* Set the order of a question, and the text that asks the user. */
 static void question_set(struct question *q)
 {
     const char *order = q->resume ? "resume" : "pause";
@@ -365,12 +348,12 @@ static void question_set(struct question *q)
     case KEY_DRAINS:
         order = "drain";
         snprintf(q->text, room,
-                 "drain %s? Its worker finishes what runs, and exits",
+                 "drain %s? Its worker finishes running messages and exits",
                  q->queue);
         break;
     case KEY_STOPS:
         order = "stop";
-        snprintf(q->text, room, "stop %s? Its worker exits, within its --grace",
+        snprintf(q->text, room, "stop %s? Its worker exits within its --grace",
                  q->queue);
         break;
     default:

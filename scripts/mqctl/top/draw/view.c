@@ -397,60 +397,7 @@ static const char *time_since(const struct view *v, uint64_t wall_ns,
 
 /* ---- how it went ---- */
 
-/* Draw the totals of the chosen queue, which are never cut, its last error, and
- * with `curves` depth, rate and latency over the last looks. */
-static void past_draw(const struct view *v, struct canvas *c,
-                      const struct view_queue *q, bool curves)
-{
-    const struct history *h = q->past;
-    const struct {
-        const char *name;
-        const uint64_t *ring;
-    } all[] = {{"depth", h->depth}, {"rate", h->rates}, {"latency", h->waits}};
-    char numbers[160], oldest[TOP_SHORT] = "-", text[CANVAS_TEXT];
-    char time[TOP_SHORT];
-    uint64_t most;
-    int room, name;
-
-    safe_text_copy(text, sizeof text, q->name, strlen(q->name));
-    name = term_columns(text);
-    if (v->detail->oldest_ns)
-        time_since(v, v->detail->oldest_ns, oldest);
-    snprintf(numbers, sizeof numbers,
-             "%" PRIu64 " done, %" PRIu64 " retried, %" PRIu64
-             " dead; oldest in custody %s",
-             q->done, q->retried, q->died, oldest);
-    room = c->columns - term_columns(numbers) - 2;
-    if (room > name)
-        room = name;
-    if (room == name || room > 6) { /* less of a name says nothing */
-        canvas_cell(c, 0, room, CANVAS_MIDDLE, PAINT_PLAIN, text);
-        canvas_put(c, room, PAINT_PLAIN, ": %s", numbers);
-    } else {
-        canvas_put(c, 0, PAINT_PLAIN, "%s", numbers);
-    }
-    c->y++;
-    if (*q->last_error) {
-        canvas_put(c, 0, PAINT_PLAIN, "last error %s", q->last_error);
-        c->y++;
-    }
-    for (size_t i = 0; curves && i < 3 && c->columns > SPARK_AT; i++) {
-        (void)history_fit(h, all[i].ring, c->columns - SPARK_AT, &most);
-        if (all[i].ring == h->waits)
-            canvas_put(c, 0, PAINT_PLAIN, "%-8s most %s", all[i].name,
-                       top_duration(most, time));
-        else
-            canvas_put(c, 0, PAINT_PLAIN, "%-8s most %" PRIu64 "%s",
-                       all[i].name, most, all[i].ring == h->rates ? "/s" : "");
-        curve_draw(v, c, SPARK_AT, c->columns - SPARK_AT, h, all[i].ring);
-        c->y++;
-    }
-    c->y++;
-}
-
-/* ---- what it runs ---- */
-
-/* Draw the messages that handlers have, the longest first. */
+/* Draw the running messages, those that started first at the top. */
 static void flights_draw(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
@@ -518,18 +465,61 @@ static void letters_draw(const struct view *v, struct canvas *c)
     }
 }
 
-/* Draw the chosen queue: its past, and its messages. */
+/* Draw the chosen queue: its totals, which are never cut, its last error, the
+ * curves of its last looks, and its messages. */
 static void chosen_draw(const struct view *v, struct canvas *c)
 {
     const struct view_queue *q = &v->queues[v->chosen];
+    const struct history *h = q->past;
+    const struct {
+        const char *name;
+        const uint64_t *ring;
+    } all[] = {{"depth", h->depth}, {"rate", h->rates}, {"latency", h->waits}};
+    char numbers[160], oldest[TOP_SHORT] = "-", text[CANVAS_TEXT];
+    char time[TOP_SHORT];
     bool tall = view_tall(c->rows);
-    int end = c->end;
+    int end = c->end, room, name;
+    uint64_t most;
 
     if (q->problem)
         return;
+    safe_text_copy(text, sizeof text, q->name, strlen(q->name));
+    name = term_columns(text);
+    if (v->detail->oldest_ns)
+        time_since(v, v->detail->oldest_ns, oldest);
+    snprintf(numbers, sizeof numbers,
+             "%" PRIu64 " done, %" PRIu64 " retried, %" PRIu64
+             " dead; oldest in custody %s",
+             q->done, q->retried, q->died, oldest);
+    room = c->columns - term_columns(numbers) - 2;
+    if (room > name)
+        room = name;
+    if (room == name || room > 6) { /* do not show a few letters of a name */
+        canvas_cell(c, 0, room, CANVAS_MIDDLE, PAINT_PLAIN, text);
+        canvas_put(c, room, PAINT_PLAIN, ": %s", numbers);
+    } else {
+        canvas_put(c, 0, PAINT_PLAIN, "%s", numbers);
+    }
+    c->y++;
+    if (*q->last_error) {
+        canvas_put(c, 0, PAINT_PLAIN, "last error %s", q->last_error);
+        c->y++;
+    }
     /* On a low screen the list of letters needs the lines of the curves. */
-    past_draw(v, c, q, !v->letters || tall);
-    if (tall) { /* both lists; what runs has at most half of it */
+    for (size_t i = 0; (!v->letters || tall) && i < 3 && c->columns > SPARK_AT;
+         i++) {
+        (void)history_fit(h, all[i].ring, c->columns - SPARK_AT, &most);
+        if (all[i].ring == h->waits)
+            canvas_put(c, 0, PAINT_PLAIN, "%-8s most %s", all[i].name,
+                       top_duration(most, time));
+        else
+            canvas_put(c, 0, PAINT_PLAIN, "%-8s most %" PRIu64 "%s",
+                       all[i].name, most, all[i].ring == h->rates ? "/s" : "");
+        curve_draw(v, c, SPARK_AT, c->columns - SPARK_AT, h, all[i].ring);
+        c->y++;
+    }
+    c->y++;
+    if (tall) { /* draw both lists; running messages get at most half */
         c->end = c->y + (c->end - c->y) / 2;
         flights_draw(v, c);
         c->end = end;
@@ -625,34 +615,9 @@ static void foot_draw(const struct view *v, struct canvas *c)
     }
 }
 
-/* Draw the keys, and what colours mean. */
-static void help_draw(struct canvas *c)
-{
-    canvas_put(c, 0, PAINT_BOLD, "KEY");
-    canvas_put(c, WHAT_AT, PAINT_BOLD, "WHAT IT DOES");
-    c->y++;
-    for (size_t i = 0; i < top_key_count; i++) {
-        const struct key *k = &top_keys[i];
+/* ---- a page: the text of a letter ---- */
 
-        if (!k->name)
-            continue;
-        canvas_put(c, 0, PAINT_PLAIN, "%s", k->name);
-        canvas_put(c, WHAT_AT, PAINT_PLAIN, "%s%s", k->what,
-                   k->asks ? "; asks first" : "");
-        c->y++;
-    }
-    c->y++;
-    canvas_put(c, 0, PAINT_BAD, "red");
-    canvas_put(c, WHAT_AT, PAINT_PLAIN, "no messages are taken until you act");
-    c->y++;
-    canvas_put(c, 0, PAINT_WARN, "yellow");
-    canvas_put(c, WHAT_AT, PAINT_PLAIN,
-               "needs attention: paused, full, dead letters");
-}
-
-/* ---- a page ---- */
-
-#define PAGE_FROM 2 /* lines above it */
+#define PAGE_FROM 2 /* lines above the page */
 #define PAGE_WIDE 240
 
 /* Return the bytes of the next line that fits. *next: the line after it; NULL:
@@ -693,7 +658,7 @@ void view_draw(const struct view *v, struct canvas *c)
 
     c->y = 0;
     c->end = c->rows - 2;
-    if (c->end > 0) { /* how many queues, in which order, where, the time */
+    if (c->end > 0) { /* draw the title */
         canvas_put(c, 0, PAINT_BOLD, "mqctl top   %zu queue%s%s%s%s   %s",
                    v->count, term_plural(v->count),
                    v->sort || v->reverse ? " by " : "",
@@ -715,8 +680,28 @@ void view_draw(const struct view *v, struct canvas *c)
         canvas_put(c, 0, PAINT_PLAIN, "%.*s", bytes, text);
         c->y++;
     }
-    if (v->help) {
-        help_draw(c);
+    if (v->help) { /* draw the table of keys, and the meaning of colours */
+        canvas_put(c, 0, PAINT_BOLD, "KEY");
+        canvas_put(c, WHAT_AT, PAINT_BOLD, "WHAT IT DOES");
+        c->y++;
+        for (size_t i = 0; i < top_key_count; i++) {
+            const struct key *k = &top_keys[i];
+
+            if (!k->name)
+                continue;
+            canvas_put(c, 0, PAINT_PLAIN, "%s", k->name);
+            canvas_put(c, WHAT_AT, PAINT_PLAIN, "%s%s", k->what,
+                       k->asks ? "; asks first" : "");
+            c->y++;
+        }
+        c->y++;
+        canvas_put(c, 0, PAINT_BAD, "red");
+        canvas_put(c, WHAT_AT, PAINT_PLAIN,
+                   "no messages are taken until you act");
+        c->y++;
+        canvas_put(c, 0, PAINT_WARN, "yellow");
+        canvas_put(c, WHAT_AT, PAINT_PLAIN,
+                   "needs attention: paused, full, dead letters");
     } else if (!v->page && v->count == 0) {
         canvas_put(c, 0, PAINT_PLAIN, "%s",
                    v->trouble[0] ? v->trouble
