@@ -32,9 +32,9 @@ PKGS      := libbsd sqlite3 jansson
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(if $(AMQP),librabbitmq) 2>/dev/null) $(if $(AMQP),-DMQW_AMQP)
 PKG_LIBS  := $(shell pkg-config $(if $(findstring -static,$(LDFLAGS)),--static) --libs $(PKGS) 2>/dev/null)
 LIBS      = $(PKG_LIBS) -lrt -ldl
-# `mqctl serve` needs libmicrohttpd; without it mqctl says what to install.
-HTTP_LIBS := $(shell pkg-config --libs libmicrohttpd libmd 2>/dev/null)
-CURSES_LIBS := $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw)
+HTTP_LIBS := $(if $(MINIMAL),,$(shell pkg-config --libs libmicrohttpd libmd 2>/dev/null))
+SECCOMP_LIBS := $(if $(HTTP_LIBS),$(shell pkg-config --libs 'libseccomp >= 2.5' 2>/dev/null))
+CURSES_LIBS := $(if $(MINIMAL),,$(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw))
 
 # ---- flags ----
 WARNINGS  := -Wall -Wextra -Wno-missing-field-initializers -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
@@ -61,9 +61,8 @@ COMPILE     = $(CC) $(HARDEN) $(ALL_CFLAGS) $(INNER)
 LINK_FLAGS  = -pthread $(WHOLE) $(HARDEN_LINK) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 LINK        = $(CC) -pie $(LINK_FLAGS)
 LINK_SHARED = $(CC) -shared $(LINK_FLAGS)
-# The contents of $(BUILD)/flags: if they change, everything is built again.
-# WERROR changes no object.
-FLAGS    := $(filter-out $(WERROR),$(COMPILE)) $(LTO) : $(LINK) $(LIBS) $(HTTP_LIBS)
+# The contents of $(BUILD)/flags; a change builds everything again. WERROR changes no object.
+FLAGS    := $(filter-out $(WERROR),$(COMPILE)) $(LTO) : $(LINK) $(LIBS) $(HTTP_LIBS) $(SECCOMP_LIBS)
 WHOLE     = $(if $(LTO),-fno-lto)
 
 # ---- files ----
@@ -79,7 +78,7 @@ endif
 # Each folder of scripts/ with C in it is a program of that name.
 TOOLS    := $(sort $(foreach f,$(call in,scripts,*.c),$(word 2,$(subst /, ,$(f)))))
 BIN      := $(patsubst %,$(BUILD)/bin/%,mqworker $(TOOLS))
-LEFT_OUT := $(if $(HTTP_LIBS),%/no_serve.c,scripts/mqctl/serve/%)
+LEFT_OUT := $(if $(HTTP_LIBS),,scripts/mqctl/serve/%) $(if $(SECCOMP_LIBS),%/no_confine.c,%/confine.c) $(if $(CURSES_LIBS),,scripts/mqctl/top/%)
 tool      = $(call obj,$(filter-out $(LEFT_OUT),$(call in,scripts/$(1),*.c)))
 WEB_FILES := $(if $(HTTP_LIBS),$(BUILD)/obj/scripts/mqctl/serve/web_files.o)
 COMMON   := $(call obj,$(call in,common,*.c))
@@ -155,7 +154,7 @@ $(BUILD)/bin/mqworker: private WHOLE = $(LTO)
 $(BUILD)/bin/mqworker: private EXPORT = -Wl,--export-dynamic-symbol='mqw_*'
 $(foreach t,$(TOOLS),$(eval $(BUILD)/bin/$(t): $(call tool,$(t))))
 $(BUILD)/bin/mqctl: $(WEB_FILES)
-$(BUILD)/bin/mqctl: private LIBS += $(CURSES_LIBS) $(HTTP_LIBS) -lm
+$(BUILD)/bin/mqctl: private LIBS += $(CURSES_LIBS) $(HTTP_LIBS) $(SECCOMP_LIBS) -lm
 $(TOOLS:%=$(BUILD)/bin/%): $(LIB)
 $(BIN):
 	$(link)

@@ -12,7 +12,7 @@ named     = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=f
 BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_groups_node amqp_soak amqp_traps)
 only      = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
-UNITS    := $(call test,unit,test)
+UNITS    := $(filter-out $(if $(SECCOMP_LIBS),,%/test_confine),$(call test,unit,test))
 STRESSES := $(call test,unit,stress)
 DRIVERS  := $(call test,e2e,test) $(call test,crash,test)
 UNIT     := $(call only,$(UNITS))
@@ -55,6 +55,7 @@ $(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/%.o,$(UNITS) $(DRIVERS)): \
 
 # Test programs that link with parts of a tool
 $(filter $(BUILD)/tests/unit/top/%,$(UNITS)): $(call obj,$(wildcard scripts/mqctl/top/draw/*.c))
+$(BUILD)/tests/unit/serve/test_confine: private LIBS += $(SECCOMP_LIBS)
 $(BUILD)/tests/unit/amqp/test_mqdlq_known: $(call obj,scripts/mqdlq/amqp/known.c)
 $(BUILD)/tests/fuzz/fuzz_decode: $(call obj,scripts/mqdlq/decode.c)
 $(BUILD)/tests/fuzz/fuzz_serve_path: $(call obj,scripts/mqctl/serve/ask/path.c scripts/mqctl/serve/guard.c)

@@ -14,6 +14,6 @@
 #include <stdbool.h>
 
 /* Install the filter. `write`: also allow mqdlq, and the calls of a replay. */
-int confine(bool write);
+void confine(bool write);
 
 #endif

@@ -349,14 +349,19 @@ static int daemon_start(struct server *s, struct problem *p)
     return 0;
 }
 
-/* Catch the signals that stop the server, except HUP and INT if they are
- * ignored (nohup(1), a background job of a script). */
-static int server_signals_open(struct server *s, struct problem *p)
+static int server_start(struct server *s, struct problem *p)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct serve_options *o = s->site.o;
+    char host[HOST_NAME_MAX + 1] = "", path[PATH_MAX];
+    gid_t readers = SERVE_NOBODY;
     struct sigaction now;
+    json_t *dirs;
     sigset_t set;
+    int err;
 
+    /* HUP and INT do not stop it if they are ignored (nohup(1), a background
+     * job of a script). */
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -366,37 +371,10 @@ static int server_signals_open(struct server *s, struct problem *p)
             sigaddset(&set, stops[i]);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->signals >= 0 ? 0
-                           : problem_set(p, EX_OSERR, errno, "signalfd: %s",
-                                         errno_text(errno));
-}
-
-/* Describe the server, for a person who has several open. */
-static json_t *about_make(const struct serve_options *o)
-{
-    char host[HOST_NAME_MAX + 1] = "", root[PATH_MAX];
-    json_t *dirs = json_array();
-    struct problem p;
-
-    for (size_t i = 0; i < o->state_dirs.count; i++)
-        if (statedir_root(root, o->state_dirs.at[i], &p) == 0)
-            json_array_append_new(dirs, json_printable(root));
-    (void)gethostname(host, sizeof host - 1);
-    return json_pack("{s:o, s:s, s:o, s:b, s:b, s:o}", "host",
-                     json_printable(host), "version", MQW_VERSION, "state_dirs",
-                     dirs, "write", o->allow_write, "bodies", !o->no_bodies,
-                     "started_at", json_time(clock_wall_ns()));
-}
-
-static int server_start(struct server *s, struct problem *p)
-{
-    const struct serve_options *o = s->site.o;
-    gid_t readers = SERVE_NOBODY;
-    char path[PATH_MAX];
-    int err = tls_read(s, p);
-
-    if (!err)
-        err = server_signals_open(s, p);
+    if (s->signals < 0)
+        return problem_set(p, EX_OSERR, errno, "signalfd: %s",
+                           errno_text(errno));
+    err = tls_read(s, p);
     if (!err && o->group)
         err = serve_group_find(o->group, &readers, p);
     if (!err && !o->token_file)
@@ -412,20 +390,26 @@ static int server_start(struct server *s, struct problem *p)
     }
     if (err)
         return err;
-    if (own_path(o, HISTORY_NAME, path, p) == 0)
-        history_open(path);
-    s->site.about = about_make(o);
+    /* The page shows its host, so that several open pages can be told apart. */
+    dirs = json_array();
+    for (size_t i = 0; i < o->state_dirs.count; i++)
+        if (statedir_root(path, o->state_dirs.at[i], p) == 0)
+            json_array_append_new(dirs, json_printable(path));
+    (void)gethostname(host, sizeof host - 1);
+    s->site.about = json_pack(
+        "{s:o, s:s, s:o, s:b, s:b, s:o}", "host", json_printable(host),
+        "version", MQW_VERSION, "state_dirs", dirs, "write", o->allow_write,
+        "bodies", !o->no_bodies, "started_at", json_time(clock_wall_ns()));
     s->listener = listen_open(o, &s->site.guard, p);
     if (s->listener < 0)
         return s->listener;
+    if (own_path(o, HISTORY_NAME, path, p) == 0)
+        history_open(path);
     err = daemon_start(s, p);
     if (err)
         return err;
-    /* All is open, and nothing has been read from a client. */
-    err = confine(o->allow_write);
-    if (err)
-        log_warn("web_unconfined", F_STR("error", errno_text(-err)),
-                 F_STR("next", "nothing stops; see docs/web.md"));
+    /* All files are open, and nothing has been read from a client. */
+    confine(o->allow_write);
     err = watch_start(o);
     return !err ? 0
                 : problem_set(p, EX_OSERR, -err,
