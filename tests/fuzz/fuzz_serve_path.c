@@ -2,7 +2,6 @@
  * somebody who is none, sends: refused, or within its bounds */
 #include "common/broker/broker_operand.h"
 #include "scripts/mqctl/serve/guard.h"
-#include "scripts/mqctl/serve/ask/path.h"
 #include "tests/fuzz/fuzz.h"
 
 /* path_check - what a path that was accepted must be */

@@ -135,7 +135,7 @@ static ssize_t stream_read(void *cls, uint64_t pos, char *buf, size_t max)
 
     (void)pos;
     if (e.over || (!s->first.text && s->next + RING < e.end))
-        return MHD_CONTENT_READER_END_OF_STREAM;
+        return (ssize_t)MHD_CONTENT_READER_END_OF_STREAM;
     if (s->first.text)
         event = &s->first;
     for (; !event && s->next < e.end; s->next++) {
@@ -180,42 +180,31 @@ struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
                                  json_t *all, const char *queue, json_t *look)
 {
     struct stream *s = e.count < STREAMS_MAX ? calloc(1, sizeof *s) : NULL;
-    struct MHD_Response *r = NULL;
-    struct event of_queue = {0};
-    char run[16], *both;
+    struct MHD_Response *r =
+        s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK,
+                                              stream_read, s, stream_close)
+          : NULL;
+    char run[16];
     bool again;
 
-    if (!e.run)
-        e.run = arc4random() | 1;
-    if (s) {
-        /* Everything at once, so that a browser needs nothing from before. */
-        snprintf(run, sizeof run, "%" PRIx32 "-", e.run);
-        again = last_id && *last_id && strncmp(last_id, run, strlen(run)) != 0;
-        *s = (struct stream){.c = c,
-                             .next = e.end,
-                             .first =
-                                 event_make(again ? "resync" : "hello", all)};
-        strlcpy(s->queue, queue ? queue : "", sizeof s->queue);
-        if (look)
-            of_queue = event_make("queue", json_incref(look));
-        if (of_queue.text && s->first.text &&
-            asprintf(&both, "%s%s", s->first.text, of_queue.text) >= 0) {
-            free(s->first.text);
-            s->first.text = both;
-            s->first.size += of_queue.size;
-        }
-        free(of_queue.text);
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK,
-                                              stream_read, s, stream_close);
-    } else {
-        json_decref(all);
-    }
     if (!r) {
+        json_decref(all);
         free(s);
         return NULL;
     }
+    if (!e.run)
+        e.run = arc4random() | 1;
+    /* Begin with the whole state; the browser then needs no earlier event. */
+    snprintf(run, sizeof run, "%" PRIx32 "-", e.run);
+    again = last_id && *last_id && strncmp(last_id, run, strlen(run)) != 0;
+    *s = (struct stream){.c = c,
+                         .next = e.end,
+                         .first = event_make(again ? "resync" : "hello", all)};
+    strlcpy(s->queue, queue, sizeof s->queue);
     LIST_INSERT_HEAD(&e.streams, s, link);
     e.count++;
+    if (look) /* other streams of that queue get it again */
+        event_send("queue", queue, json_incref(look));
     (void)MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT,
                                     TIMEOUT_S);
     return r;

@@ -17,6 +17,8 @@
 #define LOOKS_JOBS  12 /* for jobs, which may take hours */
 #define LOOK_LINE   1024
 #define LOOK_TIME_S 10 /* limit for a request, by SIGALRM */
+/* The limit if handlers are terminated, for which mqctl waits a minute. */
+#define CANCEL_TIME_S 70
 
 /* Result of a look. */
 struct look_end {

@@ -24,8 +24,6 @@
 #include "scripts/mqctl/serve/guests.h"
 #include "scripts/mqctl/serve/jobs.h"
 #include "scripts/mqctl/serve/look.h"
-#include "scripts/mqctl/serve/reply.h"
-#include "scripts/mqctl/serve/rows.h"
 #include "scripts/mqctl/serve/watch.h"
 
 #define BODY_MAX    (64u << 10)
@@ -58,8 +56,7 @@ static const char *header_find(const struct visit *v, const char *name)
     return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
 }
 
-/* Reason for refusing a query; "": accepted. */
-static char query_flaw[256];
+/* ---- responses ---- */
 
 #define TYPE_JSON    "application/json"
 #define TYPE_JS      "text/javascript; charset=utf-8"
@@ -358,6 +355,9 @@ static const char *write_flaw(const struct visit *v)
     return NULL;
 }
 
+/* Reason for refusing a query; "": accepted. */
+static char query_flaw[256];
+
 /* Take one name of the query. Refuse a name that is misspelt, given twice or
  * cut by a NUL byte, because ignoring it would drop a restriction. */
 static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
@@ -395,19 +395,25 @@ static unsigned request_check(struct visit *v, const char *method,
                               const char *url, const char **why)
 {
     static const char json[] = "application/json";
+    static char text[256]; /* the server has one thread */
     int status = serve_path_read(&v->ask.path, method, url);
     const struct serve_route *route = v->ask.path.route;
     const char *type = header_find(v, "Content-Type");
     bool open; /* no token is needed */
+    char host[100];
 
     v->host = "";
     (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, header_count, v);
     if (!serve_host_ours(&v->site->guard, v->host)) {
-        *why = "the Host header does not name this server; start it with "
-               "--allow-host NAME to allow that name";
+        safe_text_copy(host, sizeof host, v->host, strlen(v->host));
+        snprintf(text, sizeof text,
+                 "the Host header \"%s\" does not name this server; start "
+                 "it with --allow-host NAME to allow that name",
+                 host);
+        *why = text;
         return 421;
     }
-    /* The library takes the first length; a proxy before us may not. */
+    /* libmicrohttpd takes the first length; a proxy may take the other. */
     *why = "the request gives the length of its body twice";
     if (v->framings > 1)
         return 400;
@@ -422,8 +428,11 @@ static unsigned request_check(struct visit *v, const char *method,
         return header_find(v, "Authorization") && token_wrong_count() ? 429
                                                                       : 401;
     guest_known(v->c, is_signed_in(v));
-    *why = status == 404 ? "there is nothing at that path"
-                         : "this path does not allow that method";
+    snprintf(text, sizeof text, "this path does not allow %.20s; give %s",
+             method, v->ask.path.allow);
+    *why = status == 404   ? "there is nothing at that path"
+           : status == 405 ? text
+                           : "no path allows that method";
     if (!route)
         return (unsigned)status;
     *why = route->write ? write_flaw(v) : NULL;
@@ -456,12 +465,9 @@ static enum MHD_Result cookie_send(struct visit *v, const char *cookie,
     snprintf(line, sizeof line,
              "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Lax%s", name,
              cookie, age_s, is_secure(v) ? "; Secure" : "");
-    if (r && (!MHD_add_response_header(r, "Set-Cookie", line) ||
-              (key && !MHD_add_response_header(r, "X-MQ-Key", key)))) {
-        MHD_destroy_response(r);
-        r = NULL;
-    }
-    return reply_send(v->c, 204, REPLY_JSON, r);
+    header_add(&r, "Set-Cookie", line);
+    header_add(&r, "X-MQ-Key", key);
+    return reply_send(v, 204, TYPE_JSON, r);
 }
 
 /* Begin a session if the body has the token, or end one. */
@@ -524,7 +530,8 @@ static enum MHD_Result look_begin(struct visit *v)
         .run = answer_print,
         .arg = &v->ask,
         .input = -1,
-        .limit_s = LOOK_TIME_S,
+        .limit_s = v->ask.path.route->what == SERVE_CANCEL ? CANCEL_TIME_S
+                                                           : LOOK_TIME_S,
         .ended = look_ended,
         .owner = v,
     });
@@ -541,17 +548,20 @@ static enum MHD_Result look_begin(struct visit *v)
 
 /* ---- answering ---- */
 
-/* Log who changed what. The body of such a request holds no message. */
+/* Log who changed what. Only the body of an edit holds a message; it is left
+ * out. */
 static void change_log(const struct visit *v, unsigned status)
 {
     const char *user =
         v->site->o->behind_proxy ? header_find(v, "X-Forwarded-User") : NULL;
+    size_t shown = v->ask.path.route->what == SERVE_EDIT ? 0
+                   : v->size < 1024                      ? v->size
+                                                         : 1024;
 
     log_info("web_write", F_STR("what", v->ask.path.route->pattern),
              F_STR("queue", v->ask.path.queue), F_STR("word", v->ask.path.word),
-             F_STR("user", user),
-             F_BYTES("body", v->body ? v->body : "",
-                     v->size < 1024 ? v->size : 1024),
+             F_INT("row", v->ask.path.row), F_STR("user", user),
+             F_BYTES("body", v->body ? v->body : "", shown),
              F_UINT("status", status), F_STR("error", v->end.line));
 }
 
@@ -564,17 +574,13 @@ static enum MHD_Result job_begin(struct visit *v, const struct look_end *look)
     struct MHD_Response *r;
 
     if (id < 0)
-        return reply_problem(
-            v->c, &(struct reply_problem){.status = reply_status(p.status),
-                                          .exit_status = p.status,
-                                          .line = p.text});
+        return problem_send(v, reply_status(p.status), p.status, p.text);
     snprintf(text, sizeof text, "{\"job\":\"%" PRId64 "\"}\n", id);
     snprintf(where, sizeof where, "/api/v1/jobs/%" PRId64, id);
     r = MHD_create_response_from_buffer(strlen(text), text,
                                         MHD_RESPMEM_MUST_COPY);
-    if (r)
-        (void)MHD_add_response_header(r, "Location", where);
-    return reply_send(v->c, 202, REPLY_JSON, r);
+    header_add(&r, "Location", where);
+    return reply_send(v, 202, TYPE_JSON, r);
 }
 
 /* Answer with the child's output, or with the reason for its absence. */
@@ -586,34 +592,31 @@ static enum MHD_Result look_answer(struct visit *v)
     struct MHD_Response *r;
     char name[64];
 
-    v->end.out = -1; /* it is closed from here on */
-    if (route->write)
+    v->end.out = -1; /* `end` has the file now */
+    if (route->write) {
         change_log(v, status);
+        watch_soon();
+    }
     if (status != 200) {
         close(end.out);
-        return reply_problem(
-            v->c, &(struct reply_problem){
-                      .status = status,
-                      .exit_status = end.status,
-                      .line = end.line[0] ? end.line
-                                          : "the request was stopped early; "
-                                            "see the log of mqctl serve"});
+        return problem_send(v, status, end.status,
+                            end.line[0] ? end.line
+                                        : "the request was stopped early; see "
+                                          "the log of mqctl serve");
     }
     if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)
         return job_begin(v, &end);
     if (route->what != SERVE_BODY && route->what != SERVE_METRICS)
-        return reply_json(v->c, look_output(&end));
+        return reply_json(v, look_output(&end));
     r = MHD_create_response_from_fd(end.size, end.out);
     if (!r)
         close(end.out);
-    if (r && route->what == SERVE_BODY) {
-        snprintf(name, sizeof name,
-                 "attachment; filename=\"letter-%" PRId64 "\"",
-                 v->ask.path.row);
-        (void)MHD_add_response_header(r, "Content-Disposition", name);
-    }
-    return reply_send(
-        v->c, 200, route->what == SERVE_BODY ? REPLY_BYTES : REPLY_METRICS, r);
+    if (route->what == SERVE_METRICS)
+        return reply_send(v, 200, TYPE_METRICS, r);
+    snprintf(name, sizeof name, "attachment; filename=\"letter-%" PRId64 "\"",
+             v->ask.path.row);
+    header_add(&r, "Content-Disposition", name);
+    return reply_send(v, 200, TYPE_BYTES, r);
 }
 
 /* Answer with JSON, and release it. */
@@ -640,8 +643,8 @@ static enum MHD_Result stream_begin(struct visit *v)
     if (!r)
         return request_refuse(v, 503, "too many event streams are open");
     watch_fast(true);
-    (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
-    return reply_send(v->c, 200, REPLY_EVENTS, r);
+    header_add(&r, "X-Accel-Buffering", "no");
+    return reply_send(v, 200, "text/event-stream", r);
 }
 
 /* Answer a complete request, or begin to. */

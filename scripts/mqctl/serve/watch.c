@@ -139,8 +139,7 @@ void watch_end(void)
     w.pid = 0;
 }
 
-/* Tell the child how often to look. */
-static void interval_send(void)
+void watch_soon(void)
 {
     if (w.in >= 0 && write(w.in, w.fast ? "f" : "s", 1) != 1 && errno != EPIPE)
         watch_end();
@@ -172,7 +171,7 @@ int watch_start(const struct serve_options *o)
     w.out = from[0];
     (void)fcntl(w.out, F_SETFL, O_NONBLOCK);
     if (w.fast)
-        interval_send();
+        watch_soon();
     return w.pid > 0 ? 0 : -EAGAIN;
 }
 
@@ -194,10 +193,10 @@ uint64_t watch_keep(uint64_t now_ns)
 
 void watch_fast(bool fast)
 {
-    if (w.fast == fast)
+    if (!fast && !w.fast)
         return;
     w.fast = fast;
-    interval_send();
+    watch_soon();
 }
 
 void watch_read(void)

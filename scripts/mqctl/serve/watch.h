@@ -9,6 +9,7 @@
 #ifndef SCRIPTS_MQCTL_SERVE_WATCH_H
 #define SCRIPTS_MQCTL_SERVE_WATCH_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,7 +24,10 @@ uint64_t watch_keep(uint64_t now_ns);
 /* Let the child look each second from now on, or each ten
  * seconds. */
 void watch_fast(bool fast);
-/* Read looks from the child, and pass them on (rows.h). */
+/* Let the child look within a second if it looks each second, because a request
+ * has changed something. */
+void watch_soon(void);
+/* Read looks from the child. */
 void watch_read(void);
 /* End the child. */
 void watch_end(void);
