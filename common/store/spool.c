@@ -275,8 +275,3 @@ int64_t store_spool_count(struct store *s)
 {
     return store_tally(s, SQL_SPOOL_STATE, NULL);
 }
-
-int64_t store_spool_count_cancelled(struct store *s)
-{
-    return store_tally(s, SQL_SPOOL_COUNT_CANCELLED, NULL);
-}

@@ -109,7 +109,5 @@ int store_spool_note(struct store *s, const struct store_spooled *m);
 
 /* Read the number of rows, for any program. -errno. */
 int64_t store_spool_count(struct store *s);
-/* Count the cancelled rows. -errno. */
-int64_t store_spool_count_cancelled(struct store *s);
 
 #endif

@@ -87,26 +87,37 @@ static bool link_read(const char *path, char out[PATH_MAX])
 }
 
 struct walk {
-    void (*visit)(const struct fd_seen *seen, void *arg);
-    void *arg;
+    struct fds *out;
     pid_t pid;
-    size_t *hidden;
+    int err;
 };
 
-/* Visit a descriptor of a process: report it if it is a message queue. */
+/* Visit a descriptor of a process: list it if it is a message queue. */
 static bool fd_visit(int fd, void *arg)
 {
-    const struct walk *w = arg;
+    struct walk *w = arg;
+    struct fds *all = w->out;
     char path[64], name[PATH_MAX];
-    struct fd_seen seen = {.pid = w->pid, .fd = fd, .name = name};
+    struct fd_seen *seen;
     struct statfs fs;
+    struct stat st;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)w->pid, fd);
     /* Most descriptors have no path ("socket:[17]"): skip them early. */
-    if (link_read(path, name) && name[0] == '/' && name[1] &&
-        !strchr(name + 1, '/') && statfs(path, &fs) == 0 &&
-        fs.f_type == MQUEUE_MAGIC && stat(path, &seen.st) == 0)
-        w->visit(&seen, w->arg);
+    if (!link_read(path, name) || name[0] != '/' || !name[1] ||
+        strchr(name + 1, '/') || statfs(path, &fs) < 0 ||
+        fs.f_type != MQUEUE_MAGIC || stat(path, &st) < 0)
+        return true;
+    seen = array_grow(all->at, all->count, &all->room, sizeof *seen);
+    if (!seen) {
+        w->err = -ENOMEM;
+        return false;
+    }
+    all->at = seen;
+    seen += all->count++;
+    *seen = (struct fd_seen){
+        .pid = w->pid, .fd = fd, .dev = st.st_dev, .ino = st.st_ino};
+    strlcpy(seen->name, name, sizeof seen->name);
     return true;
 }
 
@@ -120,17 +131,25 @@ static bool process_look(int pid, void *arg)
     w->pid = pid;
     snprintf(path, sizeof path, "/proc/%d/fd", pid);
     err = proc_numbers(path, fd_visit, w);
-    *w->hidden += err && err != -ENOENT && err != -ESRCH;
-    return true;
+    w->out->hidden += err && err != -ENOENT && err != -ESRCH;
+    return !w->err;
 }
 
-void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
-              size_t *hidden)
+int fds_read(struct fds *out)
 {
-    struct walk w = {.visit = visit, .arg = arg, .hidden = hidden};
+    struct walk w = {.out = out};
 
-    *hidden = 0;
+    *out = (struct fds){.count = 0};
     (void)proc_numbers("/proc", process_look, &w);
+    if (w.err)
+        fds_free(out);
+    return w.err;
+}
+
+void fds_free(struct fds *f)
+{
+    free(f->at);
+    *f = (struct fds){.count = 0};
 }
 
 /* ---- workers ---- */
@@ -194,35 +213,28 @@ bool holder_is_of(const struct holder *h, const char *folder)
            file_same(&its, &ours);
 }
 
-struct search {
-    struct holder *out;
-    const char *name;
-    struct stat queue;
-    bool found;
-};
-
-/* Visit a descriptor of a queue: the first worker is enough. */
-static void holder_visit(const struct fd_seen *seen, void *arg)
+bool holder_find(struct holder *out, const char *queue, const struct fds *fds)
 {
-    struct search *s = arg;
-
-    if (!s->found && seen->st.st_dev == s->queue.st_dev &&
-        seen->st.st_ino == s->queue.st_ino && seen->pid != getpid() &&
-        holder_receives(seen->pid, seen->fd))
-        s->found = holder_is(s->out, seen->pid, s->name);
-}
-
-bool holder_find(struct holder *out, const char *queue)
-{
-    struct search s = {.out = out, .name = queue};
+    struct fds own = {.count = 0};
+    struct stat st = {.st_ino = 0};
+    bool found = false;
     struct problem p;
     struct queue *q;
-    size_t hidden;
 
     if (queue_open(&q, queue, 0, NULL, NULL, &p) < 0)
         return false;
-    if (fstat(queue_fd(q), &s.queue) == 0)
-        fds_each(holder_visit, &s, &hidden);
+    if (!fds && fds_read(&own) == 0)
+        fds = &own;
+    if (fds && fstat(queue_fd(q), &st) == 0)
+        for (size_t i = 0; i < fds->count && !found; i++) {
+            const struct fd_seen *seen = &fds->at[i];
+
+            found = seen->dev == st.st_dev && seen->ino == st.st_ino &&
+                    seen->pid != getpid() &&
+                    holder_receives(seen->pid, seen->fd) &&
+                    holder_is(out, seen->pid, queue);
+        }
     queue_close(&q);
-    return s.found;
+    fds_free(&own);
+    return found;
 }

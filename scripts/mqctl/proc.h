@@ -15,20 +15,30 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/stat.h>
 #include <sys/types.h>
 
+#include "common/base/safe_text.h"
+
+/* An open descriptor of a message queue. */
 struct fd_seen {
     pid_t pid;
     int fd;
-    const char *name; /* "/orders"; the queue may be removed by now */
-    struct stat st;   /* device and inode name the queue */
+    dev_t dev; /* with the inode: which queue it is */
+    ino_t ino;
+    char name[QUEUE_NAME_MAX]; /* "/orders"; it may have been removed */
 };
 
-/* Visit all descriptors of message queues. *hidden: the number of processes
- * that cannot be inspected. */
-void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
-              size_t *hidden);
+struct fds {
+    struct fd_seen *at;
+    size_t count, room;
+    size_t hidden; /* processes that cannot be inspected */
+};
+
+/* List the descriptors of all processes: 0, or -ENOMEM with an empty list.
+ * Reading /proc takes milliseconds, so doctor calls this once for all
+ * queues. */
+int fds_read(struct fds *out);
+void fds_free(struct fds *f);
 
 /* Visit the entries of a folder that are numbers, until `visit` returns false.
  * 0, or -errno if the folder cannot be read. */
@@ -54,8 +64,9 @@ struct holder {
 bool holder_is(struct holder *out, pid_t pid, const char *queue);
 /* Return true if a worker has its state in that folder. */
 bool holder_is_of(const struct holder *h, const char *folder);
-/* Find the first mqworker that has this queue open to receive. */
-bool holder_find(struct holder *out, const char *queue);
+/* Find the first mqworker that has this queue open to receive. `fds` is a list
+ * to search; NULL: read a new list. */
+bool holder_find(struct holder *out, const char *queue, const struct fds *fds);
 /* Return true if a descriptor can receive: it is not open only to send. */
 bool holder_receives(pid_t pid, int fd);
 

@@ -13,7 +13,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <bsd/stdlib.h>
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
@@ -26,7 +25,6 @@
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
-#include "scripts/mqctl/proc.h"
 
 /* Insert a label in its place, once. */
 static int label_add(struct queue_list *n, const char *label)
@@ -59,32 +57,20 @@ static int name_add(struct queue_list *n, const char *name)
     return label_add(n, label);
 }
 
-static bool is_folder(int root, const char *name)
-{
-    struct stat st;
+/* Kinds of entries in a folder. */
+enum entries {
+    ENTRIES_QUEUES,  /* files, or whatever a mounted file system has */
+    ENTRIES_FOLDERS, /* of queues, in a state directory */
+    ENTRIES_LABELS,  /* folders of brokers, or of their queues */
+};
 
-    return fstatat(root, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* Return true for the folder of a queue of that name. amqp/ has the folders of
- * queues on brokers, unless a worker of /amqp uses it, too. */
-static bool is_own_folder(int root, const char *name)
-{
-    struct stat st;
-
-    return strcmp(name, "amqp") == 0
-               ? fstatat(root, "amqp/" STATEDIR_PIDFILE, &st, 0) == 0
-               : is_folder(root, name);
-}
-
-/* Add the wanted entries of a folder; `wanted` NULL: all. Takes the
- * descriptor. */
-static int entries_add(struct queue_list *n, int fd,
-                       bool (*wanted)(int fd, const char *name),
-                       int (*add)(struct queue_list *n, const char *name))
+/* Add the names of a folder's entries, and close the descriptor. On an error
+ * the list is empty. */
+static int entries_add(struct queue_list *n, int fd, enum entries are)
 {
     DIR *dir = fdopendir(fd);
     struct dirent *entry;
+    struct stat st;
     int err = 0;
 
     if (!dir) {
@@ -93,9 +79,20 @@ static int entries_add(struct queue_list *n, int fd,
         queue_list_free(n);
         return err;
     }
-    while (!err && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' && (!wanted || wanted(fd, entry->d_name)))
-            err = add(n, entry->d_name);
+    while (!err && (entry = readdir(dir)) != NULL) {
+        const char *name = entry->d_name;
+
+        if (name[0] == '.' ||
+            (are != ENTRIES_QUEUES &&
+             (fstatat(fd, name, &st, 0) < 0 || !S_ISDIR(st.st_mode))))
+            continue;
+        /* amqp/ has the folders of queues on brokers. It is also the folder of
+         * /amqp once a worker of that queue has run. */
+        if (are == ENTRIES_FOLDERS && strcmp(name, "amqp") == 0 &&
+            fstatat(fd, "amqp/" STATEDIR_PIDFILE, &st, 0) < 0)
+            continue;
+        err = are == ENTRIES_LABELS ? label_add(n, name) : name_add(n, name);
+    }
     closedir(dir);
     if (err)
         queue_list_free(n);
@@ -108,14 +105,12 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
     struct problem p;
     int fd;
 
-    if (statedir_root(root, state_dir, &p) < 0) {
-        strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
-        return 0;
+    if (statedir_root(root, state_dir, &p) == 0) {
+        fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0)
+            return entries_add(n, fd, ENTRIES_FOLDERS);
+        (void)statedir_refuse(root, errno, &p);
     }
-    fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        return entries_add(n, fd, is_own_folder, name_add);
-    (void)statedir_refuse(root, errno, &p);
     strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
     return 0;
 }
@@ -134,13 +129,13 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    err = entries_add(&brokers, fd, is_folder, label_add);
+    err = entries_add(&brokers, fd, ENTRIES_LABELS);
     for (size_t i = 0; i < brokers.count && !err; i++) {
         snprintf(path, sizeof path, "%s/amqp/%s", root, brokers.at[i]);
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
             continue;
-        err = entries_add(&queues, fd, is_folder, label_add);
+        err = entries_add(&queues, fd, ENTRIES_LABELS);
         for (size_t k = 0; k < queues.count && !err; k++) {
             snprintf(folder, sizeof folder, "/amqp/%s/%s", brokers.at[i],
                      queues.at[k]);
@@ -155,20 +150,16 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
     return err;
 }
 
-static void name_seen(const struct fd_seen *seen, void *arg)
-{
-    (void)name_add(arg, seen->name);
-}
-
 /* A mounted file system may list the queues of another IPC namespace, as in a
- * container that shares folders. So a private mount comes first, which ends
- * with its descriptor. */
+ * container that shares folders. So a private mount is tried first; it is gone
+ * when its descriptor is closed. */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir)
 {
     int fs = fsopen("mqueue", FSOPEN_CLOEXEC), mount = -1, fd = -1, err = 0;
     struct mntent m;
     char line[4096];
-    size_t hidden = 0;
+    struct fds fds;
+    struct stat st;
     FILE *mounts;
 
     if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
@@ -186,17 +177,28 @@ int queue_list_of_queues(struct queue_list *n, const char *state_dir)
     if (mounts)
         endmntent(mounts);
     n->complete = fd >= 0;
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        n->dev = st.st_dev;
     if (fd >= 0)
-        err = entries_add(n, fd, NULL, name_add);
+        err = entries_add(n, fd, ENTRIES_QUEUES);
     if (!err)
         err = queue_list_of_workers(n, state_dir);
     if (!err && !n->complete) {
-        fds_each(name_seen, n, &hidden);
-        snprintf(n->missing, sizeof n->missing,
-                 "/dev/mqueue is not mounted: queues that no worker and none "
-                 "of your processes use are not shown; as root, `mkdir -p "
-                 "/dev/mqueue && mount -t mqueue none /dev/mqueue`");
+        err = fds_read(&fds);
+        for (size_t i = 0; !err && i < fds.count; i++)
+            err = name_add(n, fds.at[i].name);
+        fds_free(&fds);
+        snprintf(
+            n->missing, sizeof n->missing, "%s",
+            !mqlimit_kernel_has_queues()
+                ? "this kernel has no POSIX message queues "
+                  "(CONFIG_POSIX_MQUEUE)"
+                : "/dev/mqueue is not mounted: queues that no worker and none "
+                  "of your processes use are not shown; as root, `mkdir -p "
+                  "/dev/mqueue && mount -t mqueue none /dev/mqueue`");
     }
+    if (err)
+        queue_list_free(n);
     return err;
 }
 
@@ -211,22 +213,10 @@ void queue_list_free(struct queue_list *n)
 
 /* ---- queues that no process has open ---- */
 
-/* Visit a descriptor, whose queue is therefore open. Skip other mqctl
- * processes, which open each queue for a moment, as this one does. */
-static void open_mark(const struct fd_seen *seen, void *arg)
-{
-    struct orphans *all = arg;
-
-    for (size_t i = 0; i < all->count; i++)
-        if (all->at[i].dev == seen->st.st_dev &&
-            all->at[i].ino == seen->st.st_ino &&
-            !proc_same_program(seen->pid, getpid()))
-            all->at[i].open = true;
-}
-
 int orphans_find(struct orphans *out, const struct queue_list *queues,
-                 const char *state_dir)
+                 const char *state_dir, const struct fds *fds)
 {
+    struct fds own = {.count = 0};
     uint64_t now = clock_wall_ns(), used;
     char folder[PATH_MAX];
     size_t kept = 0;
@@ -256,17 +246,29 @@ int orphans_find(struct orphans *out, const struct queue_list *queues,
         }
         queue_close(&q);
     }
-    fds_each(open_mark, out, &out->hidden);
+    if (!fds && fds_read(&own) < 0) {
+        orphans_free(out);
+        return -ENOMEM;
+    }
+    fds = fds ? fds : &own;
+    out->hidden = fds->hidden;
     for (size_t i = 0; i < out->count; i++) {
         struct orphan *o = &out->at[i];
         enum worker_lock lock =
             worker_lock_find(state_dir, o->queue, NULL, folder);
+        bool is_open = false;
 
+        /* Skip other mqctl processes, which open each queue for a moment, as
+         * this one does. */
+        for (size_t k = 0; k < fds->count && !is_open; k++)
+            is_open = fds->at[k].dev == o->dev && fds->at[k].ino == o->ino &&
+                      !proc_same_program(fds->at[k].pid, getpid());
         o->has_folder = folder[0] && access(folder, F_OK) == 0;
-        if (!o->open && (lock == WORKER_NONE || lock == WORKER_GONE))
+        if (!is_open && (lock == WORKER_NONE || lock == WORKER_GONE))
             out->at[kept++] = *o;
     }
     out->count = kept;
+    fds_free(&own);
     return 0;
 }
 

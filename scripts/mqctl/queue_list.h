@@ -22,6 +22,7 @@ struct queue_list {
     char **at;
     size_t count;
     bool complete;     /* the kernel's own list was read */
+    dev_t dev;         /* st_dev of that list and of its queues; 0: not read */
     char missing[256]; /* why it was not read, and what to do */
     /* Why the state directory was not read; "": it was. */
     char folder_trouble[sizeof((struct problem *)0)->text];
@@ -60,9 +61,9 @@ struct orphans {
 };
 
 /* Find the orphans among these queues: 0 or -ENOMEM. Names point into the list
- * of queues. */
+ * of queues. `fds`: the open descriptors; NULL: look now. */
 int orphans_find(struct orphans *out, const struct queue_list *queues,
-                 const char *state_dir);
+                 const char *state_dir, const struct fds *fds);
 void orphans_free(struct orphans *o);
 
 #define ORPHAN_TEXT 256

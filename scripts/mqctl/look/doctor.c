@@ -11,15 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
@@ -27,18 +24,12 @@
 #include "common/cli/complain.h"
 #include "common/cli/json_line.h"
 #include "common/cli/term.h"
-#include "common/custody/custody.h"
-#include "common/mq/mqlimit.h"
-#include "common/mq/queue.h"
-#include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
-#include "common/state/worker_lock.h"
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
 
 #define MIB        UINT64_C(1048576)
-#define BYTES_GOOD (8 * MIB)  /* RLIMIT_MSGQUEUE that is advised at least */
-#define SPACE_LOW  (64 * MIB) /* warn below this free space, bytes */
+#define SPACE_LOW  (64 * MIB)            /* warn below this free space, bytes */
 #define SPACE_NONE (64 * UINT64_C(1024)) /* no room for a large commit */
 
 /* ---- findings ---- */
@@ -131,183 +122,6 @@ bool findings_end(struct findings *f)
     return found > 0;
 }
 
-/* ---- the limits of the kernel ---- */
-
-/* A process, its limit, and the queues charged to its user. */
-struct payer {
-    uid_t uid;
-    uint64_t limit;    /* RLIMIT_MSGQUEUE of the process; UINT64_MAX: none */
-    pid_t pid;         /* a worker; 0: this process */
-    const char *queue; /* of the worker */
-    uint64_t queues, bytes; /* charged queues that are visible from here */
-};
-
-#define PAYERS 64
-
-/* Add the worker of a queue, unless there is already an equal payer, or the
- * worker's process is not visible from here. Returns the new count. */
-static size_t payer_add(struct payer *all, size_t count, const char *state_dir,
-                        const char *queue)
-{
-    static const char name[] = "Max msgqueue size";
-    struct payer y = {.queue = queue};
-    char path[32], text[4096], *at;
-    struct holder h;
-    struct stat st;
-
-    if (worker_lock_find(state_dir, queue, &y.pid, NULL) != WORKER_RUNS ||
-        !y.pid || !holder_is(&h, y.pid, queue) ||
-        !proc_text(text, sizeof text, "/proc/%d/limits", (int)y.pid) ||
-        !(at = strstr(text, name)))
-        return count;
-    at += strlen(name);
-    at += strspn(at, " ");
-    y.limit =
-        strncmp(at, "unlimited", 9) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
-    snprintf(path, sizeof path, "/proc/%d", (int)y.pid);
-    if (stat(path, &st) < 0)
-        return count;
-    y.uid = st.st_uid;
-    for (size_t i = 0; i < count; i++)
-        if (all[i].uid == y.uid && all[i].limit == y.limit)
-            return count;
-    all[count] = y;
-    return count + 1;
-}
-
-/* Test whether the payer may create one more queue: 0, -errno, or -ENOSYS if
- * the test is impossible. Root tests for another user in a child process. */
-static int payer_probe(const struct payer *y, const struct options *o,
-                       uint64_t depth, uint64_t size)
-{
-    const struct rlimit limit = {
-        .rlim_cur = y->limit == UINT64_MAX ? RLIM_INFINITY : y->limit,
-        .rlim_max = RLIM_INFINITY};
-    int status = 0;
-    pid_t child;
-
-    if (o->look_only || (y->pid && geteuid() != 0))
-        return -ENOSYS;
-    if (!y->pid)
-        return queue_probe(depth, size);
-    child = fork();
-    if (child == 0) {
-        if (setrlimit(RLIMIT_MSGQUEUE, &limit) < 0 ||
-            setresuid(y->uid, y->uid, y->uid) < 0)
-            _exit(ENOSYS);
-        _exit(-queue_probe(depth, size));
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-        return -ENOSYS;
-    return -WEXITSTATUS(status);
-}
-
-/* Check RLIMIT_MSGQUEUE of one payer, which counts for its user as a whole. */
-static void payer_check(struct findings *f, const struct options *o,
-                        const struct mqlimit *l, const struct payer *y)
-{
-    char user[FOLDER_USER], whose[QUEUE_NAME_MAX + 64] = "", how[160];
-    uint64_t depth = 0, size = 0, cost, need;
-    const char *raise;
-    bool fails;
-    int err;
-
-    mqlimit_fill(l, &depth, &size);
-    cost = mqlimit_cost(depth, size);
-    if (y->pid)
-        snprintf(whose, sizeof whose, " that worker %d of %s may have",
-                 (int)y->pid, y->queue);
-    if (y->limit == UINT64_MAX) {
-        FOUND(f, FINE, "limits", NULL,
-              "no limit on bytes (ulimit -q) for queues of %s%s",
-              folder_user(y->uid, user), whose);
-        return;
-    }
-    fails = y->bytes + cost > y->limit;
-    err = payer_probe(y, o, depth, size);
-    if (err == -ENOSYS)
-        snprintf(how, sizeof how,
-                 "should %s, judging by the queues of this IPC namespace",
-                 fails ? "fail, with EMFILE" : "fit");
-    else if (err)
-        snprintf(how, sizeof how, "fails, with %s%s",
-                 err == -EMFILE ? "EMFILE" : errno_text(-err),
-                 err != -EMFILE || fails
-                     ? ""
-                     : ": queues of other IPC namespaces, or removed ones that "
-                       "a process still has open, use the rest");
-    else
-        snprintf(how, sizeof how, "fits: one was created and removed");
-    fails = err == -ENOSYS ? fails : err != 0;
-    /* The limit has to allow what all queues of the user use already. */
-    need = y->bytes + cost > BYTES_GOOD ? y->bytes + cost : BYTES_GOOD;
-    raise = y->pid
-                ? fix(f,
-                      "LimitMSGQUEUE=%" PRIu64 " in its unit (systemctl edit "
-                      "mqworker@%s), or ulimit -q %" PRIu64 " before it is "
-                      "started, or remove unused queues with mqctl remove; "
-                      "mqctl remove --orphans -n lists them",
-                      need, SHELL_QUEUE(y->queue + 1), need)
-                : fix(f,
-                      "ulimit -q %" PRIu64 " (systemd: LimitMSGQUEUE=%" PRIu64
-                      "; docker: --ulimit msgqueue=%" PRIu64 ":%" PRIu64
-                      "), or remove unused queues with mqctl remove; mqctl "
-                      "remove --orphans -n lists them",
-                      need, need, need, need);
-    FOUND(f, fails ? WARN : FINE, "limits", fails ? raise : NULL,
-          "%" PRIu64 " queue%s of %s here %s charged %" PRIu64 " of %" PRIu64
-          " bytes%s (depth x size + 96 x depth each); one more of %" PRIu64
-          " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
-          y->queues, term_plural(y->queues), folder_user(y->uid, user),
-          y->queues == 1 ? "is" : "are", y->bytes, y->limit, whose, depth, size,
-          cost, how);
-}
-
-/* Check the limits of the kernel and how much of them is used. */
-static void limits_check(struct findings *f, const struct options *o,
-                         const struct queue_list *n)
-{
-    struct payer all[PAYERS] = {{.uid = getuid()}};
-    size_t count = 1;
-    struct mqlimit l;
-    struct problem p;
-    struct queue *q;
-    struct stat st;
-
-    mqlimit_read(&l);
-    all[0].limit = l.bytes;
-    /* The user or the unit of a worker may have other limits than this
-     * process. */
-    for (size_t i = 0; i < n->count && count < PAYERS; i++)
-        count = payer_add(all, count, o->state_dir, n->at[i]);
-    /* Count the payers' queues as the kernel charges them. */
-    for (size_t i = 0; i < n->count; i++) {
-        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0)
-            continue;
-        for (size_t k = 0; k < count && fstat(queue_fd(q), &st) == 0; k++)
-            if (st.st_uid == all[k].uid) {
-                all[k].queues++;
-                all[k].bytes +=
-                    mqlimit_cost(queue_depth(q), queue_message_size(q));
-            }
-        queue_close(&q);
-    }
-    for (size_t i = 0; i < count; i++)
-        payer_check(f, o, &l, &all[i]);
-    FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
-          n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
-          "%zu of %" PRIu64 " queue%s%s", n->count, l.queues_max,
-          term_plural(l.queues_max), n->complete ? "" : ", as far as visible");
-    FOUND(f, FINE, "limits", NULL,
-          "a queue holds at most %" PRIu64 " message%s of %" PRIu64
-          " bytes (fs.mqueue.msg_max, msgsize_max)",
-          l.depth_max, term_plural(l.depth_max), l.message_size_max);
-    if (n->missing[0])
-        FOUND(f, NOTE, "queues",
-              "mkdir -p /dev/mqueue && mount -t mqueue none /dev/mqueue", "%s",
-              n->missing);
-}
-
 /* ---- queues that no process has open ---- */
 
 #define ORPHANS_SHOWN 10
@@ -321,10 +135,12 @@ static void orphans_check(struct findings *f, const struct options *o,
                           const struct queue_list *queues)
 {
     char text[ORPHAN_TEXT], unseen[96] = "";
+    enum level level, worst = NOTE;
     struct orphans all;
+    const char *repair;
     size_t shown = 0;
 
-    if (orphans_find(&all, queues, o->state_dir) < 0)
+    if (orphans_find(&all, queues, o->state_dir, f->fds) < 0)
         return;
     if (all.hidden)
         snprintf(unseen, sizeof unseen,
@@ -332,17 +148,27 @@ static void orphans_check(struct findings *f, const struct options *o,
                  all.hidden, all.hidden == 1 ? "" : "es");
     for (size_t i = 0; i < all.count; i++) {
         const struct orphan *orphan = &all.at[i];
+        const char *queue = SHELL_QUEUE(orphan->queue);
 
-        if (orphan->has_folder || shown++ >= ORPHANS_SHOWN)
+        if (orphan->has_folder)
             continue;
-        FOUND(f, all.hidden ? NOTE : WARN, "orphans",
-              fix(f, "mqctl remove%s %s", orphan->depth > 0 ? " --force" : "",
-                  SHELL_QUEUE(orphan->queue)),
-              "no process has %s open%s: %s", orphan->queue, unseen,
-              orphan_text(orphan, text));
+        level = all.hidden || orphan->idle_ns < ORPHAN_OLD_NS ? NOTE : WARN;
+        if (shown++ >= ORPHANS_SHOWN) {
+            worst = level > worst ? level : worst;
+            continue;
+        }
+        repair = orphan->depth > 0
+                     ? fix(f,
+                           "mqworker %s -- COMMAND, or, to delete its %ld "
+                           "message%s: mqctl remove --force %s",
+                           queue, orphan->depth,
+                           term_plural((uint64_t)orphan->depth), queue)
+                     : fix(f, "mqctl remove %s", queue);
+        FOUND(f, level, "orphans", repair, "no process has %s open%s: %s",
+              orphan->queue, unseen, orphan_text(orphan, text));
     }
     if (shown > ORPHANS_SHOWN)
-        FOUND(f, all.hidden ? NOTE : WARN, "orphans",
+        FOUND(f, worst, "orphans",
               "mqctl remove --orphans --dry-run lists all of them",
               "no process has %zu more queue%s open", shown - ORPHANS_SHOWN,
               term_plural(shown - ORPHANS_SHOWN));
@@ -351,51 +177,16 @@ static void orphans_check(struct findings *f, const struct options *o,
 
 /* ---- the state directory ---- */
 
-/* Check the space that is left for retries and dead letters. Removing a letter
- * needs some space itself, so it does not help once the disk is full. */
-static void room_check(struct findings *f, const char *root,
-                       const struct statvfs *s, const char *mount)
-{
-    struct stat st;
-    /* The owner of the folder writes there. Root may also use the file system's
-     * reserved blocks. */
-    bool all = stat(root, &st) == 0 && st.st_uid == 0;
-    uint64_t left =
-        (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize / 1024 * 1024;
-    char text[SIZE_TEXT];
-    const char *room;
-
-    if (left >= 1024 * MIB)
-        snprintf(text, sizeof text, "%.1f GiB", (double)left / (1024.0 * MIB));
-    else if (left >= MIB)
-        snprintf(text, sizeof text, "%" PRIu64 " MiB", left / MIB);
-    else
-        snprintf(text, sizeof text, "%" PRIu64 " KiB", left / 1024);
-    room = fix(
-        f,
-        "df -h %s; free some space by deleting other files, or enlarge it; "
-        "%s",
-        mount,
-        left < SPACE_NONE ? "waiting messages then resume on their own"
-                          : "old dead letters can be removed while there is "
-                            "room: mqdlq purge --older-than 30d QUEUE");
-    if (left < SPACE_NONE)
-        FOUND(f, BAD, "state directory", room,
-              "%s is full: %s free; retries and dead letters use the space "
-              "that is left inside their file; once that is used up, the "
-              "worker takes no more messages. Nothing is lost",
-              root, text);
-    else
-        FOUND(f, left < SPACE_LOW ? WARN : FINE, "state directory",
-              left < SPACE_LOW ? room : NULL, "%s has %s free", root, text);
-}
-
-/* Check that the state directory is there and can be written to. */
+/* Check that the state directory is there, can be written to, and has space
+ * left for retries and dead letters. */
 static void state_dir_check(struct findings *f, const struct options *o)
 {
-    char root[PATH_MAX], mount[PATH_MAX];
+    char root[PATH_MAX], mount[PATH_MAX], text[SIZE_TEXT];
+    const char *room;
     struct problem p;
     struct statvfs s;
+    struct stat st;
+    uint64_t left;
     int fd;
 
     if (statedir_root(root, o->state_dir, &p) < 0) {
@@ -413,14 +204,19 @@ static void state_dir_check(struct findings *f, const struct options *o)
         FOUND(f, BAD, "state directory", NULL, "%s", p.text);
         return;
     }
-    close(fd);
-    if (statvfs(root, &s) < 0) {
+    if (fstat(fd, &st) < 0 || statvfs(root, &s) < 0) {
         FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
               errno_text(errno));
+        close(fd);
         return;
     }
+    close(fd);
     mount_point(root, mount);
-    if (s.f_flag & ST_RDONLY)
+    if (s.f_files > 0 && s.f_favail < 16)
+        FOUND(f, BAD, "state directory",
+              fix(f, "df -i %s; remove files there", mount),
+              "%s has no inodes left", root);
+    if (s.f_flag & ST_RDONLY) {
         FOUND(f, BAD, "state directory",
               fix(f,
                   "check dmesg for disk errors; after such errors run umount "
@@ -428,12 +224,37 @@ static void state_dir_check(struct findings *f, const struct options *o)
                   mount),
               "%s is on a file system that is read-only, mounted at %s", root,
               mount);
+        return;
+    }
+    /* The owner of the folder writes there. Root may also use the file system's
+     * reserved blocks. */
+    left = (uint64_t)(st.st_uid == 0 ? s.f_bfree : s.f_bavail) * s.f_frsize /
+           1024 * 1024;
+    if (left >= 1024 * MIB)
+        snprintf(text, sizeof text, "%.1f GiB", (double)left / (1024.0 * MIB));
+    else if (left >= MIB)
+        snprintf(text, sizeof text, "%" PRIu64 " MiB", left / MIB);
     else
-        room_check(f, root, &s, mount);
-    if (s.f_files > 0 && s.f_favail < 16)
-        FOUND(f, BAD, "state directory",
-              fix(f, "df -i %s; remove files there", mount),
-              "%s has no inodes left", root);
+        snprintf(text, sizeof text, "%" PRIu64 " KiB", left / 1024);
+    /* Removing a letter needs some space itself, so it does not help once the
+     * disk is full. */
+    room = fix(f,
+               "df -h %s; free some space by deleting other files, or enlarge "
+               "it; %s",
+               mount,
+               left < SPACE_NONE
+                   ? "waiting messages then resume on their own"
+                   : "old dead letters can be removed while there is room: "
+                     "mqdlq purge --older-than 30d QUEUE");
+    if (left < SPACE_NONE)
+        FOUND(f, BAD, "state directory", room,
+              "%s is full: %s free; retries and dead letters use the space "
+              "that is left inside their file; once that is used up, the "
+              "worker takes no more messages. Nothing is lost",
+              root, text);
+    else
+        FOUND(f, left < SPACE_LOW ? WARN : FINE, "state directory",
+              left < SPACE_LOW ? room : NULL, "%s has %s free", root, text);
 }
 
 /* ---- the verb ---- */
@@ -461,6 +282,7 @@ int doctor_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
     struct queue_list queues = {0}, workers = {0};
+    struct fds fds = {.count = 0};
     char ours[64] = "", first[64] = ""; /* IPC namespaces */
     struct problem p;
 
@@ -471,10 +293,13 @@ int doctor_run(const struct options *o)
         return engine ? engine->doctor(o) : complain_of(&p);
     }
     if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
-        queue_list_of_workers(&workers, o->state_dir) < 0) {
+        queue_list_of_workers(&workers, o->state_dir) < 0 ||
+        fds_read(&fds) < 0) {
+        queue_list_free(&workers);
         queue_list_free(&queues);
         return complain_memory();
     }
+    f.fds = &fds;
     findings_begin(&f);
     limits_check(&f, o, &queues);
     if (o->line.operand_count == 0)
@@ -494,6 +319,7 @@ int doctor_run(const struct options *o)
     else
         for (size_t i = 0; i < workers.count; i++)
             queue_named_check(&f, o, workers.at[i]);
+    fds_free(&fds);
     queue_list_free(&workers);
     queue_list_free(&queues);
     return findings_end(&f) ? 1 : 0;

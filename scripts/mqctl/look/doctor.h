@@ -17,16 +17,18 @@
 #include <stdio.h>
 
 #include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/look/snapshot.h"
 
 enum level { FINE, NOTE, WARN, BAD, LEVELS };
 
 struct findings {
-    bool json, quiet;  /* quiet: only WARN and BAD */
-    const char *queue; /* being checked; NULL: the machine */
+    bool json, quiet;      /* quiet: only WARN and BAD */
+    const char *queue;     /* being checked; NULL: the machine */
+    const struct fds *fds; /* who has which queue open */
     unsigned counts[LEVELS];
-    FILE *parts[LEVELS]; /* text for the end, when the worst comes first */
+    FILE *parts[LEVELS]; /* to `texts`, printed at the end, the worst first */
     char *texts[LEVELS];
     size_t sizes[LEVELS];
     char fix[2 * PATH_MAX];
@@ -58,6 +60,16 @@ const char *fix(struct findings *f, const char *fmt, ...)
                   &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
                   __VA_ARGS__)
 
+/* Check the kernel's limits, and how much of them is used. */
+void limits_check(struct findings *f, const struct options *o,
+                  const struct queue_list *queues);
+/* Explain an error of mq_overview(7), if the last operand is the name of one:
+ * the causes, each checked on this machine. Returns an exit status, or -1 if it
+ * is no such name. */
+int error_explain(const struct options *o);
+/* Return the names of these errors: "EMFILE, ENFILE, EINVAL". */
+#define ERROR_NAMES 256
+const char *error_names(char buf[ERROR_NAMES]);
 /* Check a queue and its worker. */
 void queue_check(struct findings *f, struct snapshot *v);
 /* Check a running worker. */

@@ -218,8 +218,7 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               "fix the cause; the worker keeps trying on its own",
               "its breaker is %s: %s", snapshot_breaker(v), why);
     } else if (snapshot_paused(v)) {
-        FOUND(f, WARN, "worker", fix(f, "mqctl resume %s", queue),
-              "it is paused");
+        FOUND(f, WARN, "worker", fix(f, "mqctl resume %s", queue), "paused");
     } else if (state == WORKER_STATE_FULL) {
         set = json_as_text(snapshot_setting(v, "max-waiting"), text);
         FOUND(f, WARN, "worker",
@@ -230,8 +229,8 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               "%" PRId64
               " message%s waiting in the store, and --max-waiting allows %s: "
               "the worker takes no more messages until some are done or dead",
-              v->waiting + v->parked,
-              v->waiting + v->parked == 1 ? " is" : "s are",
+              v->rows.waiting + v->rows.parked,
+              v->rows.waiting + v->rows.parked == 1 ? " is" : "s are",
               set ? set : "no more");
     } else if (state == WORKER_STATE_RATE_HELD) {
         set = json_as_text(snapshot_setting(v, "rate"), text);
@@ -261,48 +260,53 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
     }
 }
 
-/* Check that the spool of a running worker has room. Some of the messages that
- * it counts may be in slots. */
-static void spool_check(struct findings *f, const struct snapshot *v)
+/* Check a running worker's spool, messages that should have run by now, and
+ * groups that are held by a dead letter. */
+static void waiting_check(struct findings *f, const struct snapshot *v)
 {
     const char *queue = SHELL_QUEUE(v->queue);
-    char text[JSON_TEXT];
-    const char *most = json_as_text(snapshot_setting(v, "spool"), text);
-    int64_t n = v->spooled, held = v->held > 0 ? v->held : 0;
-    int64_t allowed = most ? strtoll(most, NULL, 10) : 0; /* 0: it is off */
-    const char *are = n == 1 ? " is" : "s are";
+    const json_t *most = snapshot_setting(v, "max-parked");
+    char text[JSON_TEXT], late[DURATION_TEXT];
+    const char *spool = json_as_text(snapshot_setting(v, "spool"), text);
+    int64_t spooled = v->rows.spooled > 0 ? v->rows.spooled : 0;
+    int64_t held = v->held > 0 ? v->held : 0;            /* some are spooled */
+    int64_t room = spool ? strtoll(spool, NULL, 10) : 0; /* 0: it is off */
+    uint64_t n = snapshot_groups_held(v), now = clock_wall_ns();
+    const char *are = spooled == 1 ? " is" : "s are";
 
-    if (n <= 0 || v->worker != SNAPSHOT_RUNS)
+    if (v->worker != SNAPSHOT_RUNS)
         return;
-    if (allowed > 0 && n + held >= allowed)
+    if (spooled && room > 0 && spooled + held >= room)
         FOUND(f, WARN, "spool",
               fix(f,
                   "find out why handlers are slower than senders: mqctl status "
                   "%s; or let more wait: mqctl set %s spool=N",
                   queue, queue),
-              "it is full: %" PRId64
+              "full: %" PRId64
               " message%s waiting there, and --spool allows %s; senders wait "
               "when the queue is full as well",
-              n, are, most);
-    else
+              spooled, are, spool);
+    else if (spooled)
         FOUND(f, FINE, "spool", NULL,
               "%" PRId64
               " message%s waiting there, which came faster than they run",
-              n, are);
-}
-
-/* Check the groups that are held by a dead letter. */
-static void groups_check(struct findings *f, const struct snapshot *v)
-{
-    const char *queue = SHELL_QUEUE(v->queue);
-    const json_t *most = snapshot_setting(v, "max-parked");
-    int64_t spooled = v->spooled > 0 ? v->spooled : 0;
-    uint64_t n = snapshot_groups_held(v);
-    const char *are = n == 1 ? " is" : "s are";
-
+              spooled, are);
+    /* In other states worker_state_check reports why no message runs. */
+    if (v->rows.ages.due && v->rows.ages.due + LATE_NS <= now &&
+        snapshot_state(v) == WORKER_STATE_RUNNING)
+        FOUND(f, WARN, "overdue",
+              fix(f,
+                  "find out why handlers are slow: mqctl status %s; or run "
+                  "more of them: mqctl set %s max-concurrency=%u",
+                  queue, queue, 2 * snapshot_cap(v)),
+              "a delayed message or retry has been due for %s, with %" PRIu64
+              " of at most %u in flight",
+              duration_rough(now - v->rows.ages.due, late), v->sum.running,
+              snapshot_capacity(v));
+    are = n == 1 ? " is" : "s are";
     if (n == 0)
         return;
-    if (v->replayed > 0)
+    if (v->rows.replayed > 0)
         FOUND(f, WARN, "groups",
               fix(f,
                   "mqdlq list --replayed %s; if the replay of a letter was "
@@ -311,8 +315,8 @@ static void groups_check(struct findings *f, const struct snapshot *v)
                   queue, queue),
               "%" PRId64
               " letter%s being replayed; each holds its group until it is done",
-              v->replayed, v->replayed == 1 ? " is" : "s are");
-    if (json_is_integer(most) && v->parked >= json_integer_value(most))
+              v->rows.replayed, v->rows.replayed == 1 ? " is" : "s are");
+    if (json_is_integer(most) && v->rows.parked >= json_integer_value(most))
         /* A replay comes through if all messages before the letter can be
          * parked: allow twice their number. */
         FOUND(f, WARN, "groups",
@@ -320,7 +324,7 @@ static void groups_check(struct findings *f, const struct snapshot *v)
                   "mqctl set %s max-parked=%" PRId64
                   "; then mqdlq replay --group KEY %s. To go on without the "
                   "letter: mqctl group %s KEY release",
-                  queue, 2 * (v->parked + spooled + v->depth_max), queue,
+                  queue, 2 * (v->rows.parked + spooled + v->depth_max), queue,
                   queue),
               "%" PRIu64
               " group%s held, and --max-parked is reached: the worker receives "
@@ -355,18 +359,22 @@ static void absent_found(struct findings *f, const struct snapshot *v)
               "checked from here",
               v->dir.folder, STATEDIR_PIDFILE);
     else if (v->worker != SNAPSHOT_KILLED && waits)
-        FOUND(f, WARN, "worker", start_command(f, v),
-              "none is running, and messages are waiting: %ld in the queue, "
-              "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
-              " in the spool",
-              v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
-              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
-              v->spooled > 0 ? v->spooled : 0);
+        FOUND(
+            f, WARN, "worker", start_command(f, v),
+            "no worker is running, and messages are waiting: %ld in the queue, "
+            "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
+            " in the spool",
+            v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
+            v->rows.waiting > 0 || v->rows.parked > 0
+                ? v->rows.waiting + v->rows.parked
+                : 0,
+            v->rows.spooled > 0 ? v->rows.spooled : 0);
     else if (v->worker != SNAPSHOT_KILLED)
         FOUND(f, NOTE, "worker", unknown ? start_command(f, v) : NULL,
-              unknown ? "none is running; it is unknown whether messages are "
-                        "waiting"
-                      : "none is running, and no messages are waiting");
+              unknown
+                  ? "no worker is running; it is unknown whether messages are "
+                    "waiting"
+                  : "no worker is running, and no messages are waiting");
     if (v->worker != SNAPSHOT_KILLED)
         return;
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
@@ -504,52 +512,64 @@ static void store_damage_check(struct findings *f, struct snapshot *v)
 
 #define AGAIN_NS 20000000 /* until the second check of a process */
 
-struct readers {
-    struct findings *f;
-    const struct snapshot *v;
-    dev_t dev; /* of the queue */
-    ino_t ino;
-    unsigned others;
-};
-
-/* A descriptor that a thread may wait at. */
-struct waiting {
+/* A descriptor of the queue in another process. */
+struct reader {
     pid_t pid;
     int fd;
-    bool is;
+    bool blocked; /* a thread of the process is in mq_receive on it */
 };
 
-/* Visit a thread: note whether it is in mq_timedreceive(fd) now. */
+/* The call of programs whose time_t is longer than a word; -1: none has it. */
+#ifdef SYS_mq_timedreceive_time64
+#define RECEIVE_TIME64 SYS_mq_timedreceive_time64
+#else
+#define RECEIVE_TIME64 (-1)
+#endif
+
+/* Visit a thread: note whether it is in mq_timedreceive(fd) now. Returns false,
+ * which ends the visits, if it is. */
 static bool thread_look(int thread, void *arg)
 {
-    struct waiting *w = arg;
+    struct reader *r = arg;
     char text[256], *at;
+    long number;
 
-    /* "243 0x3 ...", in numbers of this machine; "running" is neither. */
-    w->is = proc_text(text, sizeof text, "/proc/%d/task/%d/syscall",
-                      (int)w->pid, thread) &&
-            strtol(text, &at, 10) == SYS_mq_timedreceive &&
-            strtol(at, NULL, 16) == w->fd;
-    return !w->is;
+    /* The file has "243 0x3 ...", the number of the system call and its first
+     * argument; for a running thread it has the word "running". */
+    r->blocked = proc_text(text, sizeof text, "/proc/%d/task/%d/syscall",
+                           (int)r->pid, thread) &&
+                 ((number = strtol(text, &at, 10)) == SYS_mq_timedreceive ||
+                  number == RECEIVE_TIME64) &&
+                 strtol(at, NULL, 16) == r->fd;
+    return !r->blocked;
 }
 
-/* Return true if the process has the queue open only for a moment and takes no
- * messages: another mqctl, or a starting handler. Until its exec a handler has
- * copies of all descriptors of the worker; the exec first changes the name of
- * the program and then closes the descriptors. So check each process twice: a
- * handler that has opened the queue for itself does take messages. */
-static bool is_passing(const struct readers *r, const struct fd_seen *seen)
+/* Return true if the descriptor still refers to the queue. */
+static bool fd_is_same(const struct fd_seen *seen)
 {
-    pid_t worker = r->v->worker == SNAPSHOT_RUNS ? r->v->pid : 0;
-    uint64_t start = process_start_time(seen->pid);
-    struct timespec nap = {.tv_nsec = AGAIN_NS};
-    struct process_stat child;
     struct stat st;
     char path[64];
 
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
+    return stat(path, &st) == 0 && st.st_dev == seen->dev &&
+           st.st_ino == seen->ino;
+}
+
+/* Return true if the process has the queue open only for a moment and takes no
+ * messages: another mqctl, or a starting handler of `worker` (0: none). Before
+ * its exec, a handler has copies of all descriptors of the worker. The exec
+ * first changes the name of the program and then closes the descriptors, so a
+ * handler may look like another program that has the queue open. Check twice:
+ * what is still open at the second check was opened by that program itself. */
+static bool is_passing(const struct fd_seen *seen, pid_t worker)
+{
+    uint64_t start = process_start_time(seen->pid);
+    struct timespec nap = {.tv_nsec = AGAIN_NS};
+    struct process_stat child;
+
     if (proc_same_program(seen->pid, getpid()))
         return true;
-    /* A child of the worker, or of its child, that is no handler yet. */
+    /* A child or grandchild of the worker before its exec. */
     if (worker && proc_same_program(seen->pid, worker) &&
         process_stat(seen->pid, &child) &&
         (child.parent == worker ||
@@ -558,37 +578,33 @@ static bool is_passing(const struct readers *r, const struct fd_seen *seen)
         return true;
     while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
         ;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
-    return stat(path, &st) < 0 || st.st_dev != r->dev || st.st_ino != r->ino ||
-           process_start_time(seen->pid) != start;
+    return !fd_is_same(seen) || process_start_time(seen->pid) != start;
 }
 
-/* Visit a descriptor of a message queue: report the process if it may take
- * messages of the checked queue. */
-static void reader_look(const struct fd_seen *seen, void *arg)
+/* Report the process that has the checked queue open, if it may take messages.
+ * Returns true if it is another consumer. */
+static bool reader_found(struct findings *f, const struct snapshot *v,
+                         const struct fd_seen *seen)
 {
-    struct waiting w = {.pid = seen->pid, .fd = seen->fd};
-    struct readers *r = arg;
-    struct findings *f = r->f;
+    pid_t worker = v->worker == SNAPSHOT_RUNS ? v->pid : 0;
+    struct reader r = {.pid = seen->pid, .fd = seen->fd};
     char path[64], name[64];
     struct holder h;
-    bool holds;
+    bool is_worker;
 
-    if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
-        seen->pid == getpid() ||
-        (r->v->worker == SNAPSHOT_RUNS && seen->pid == r->v->pid) ||
+    if (seen->pid == getpid() || seen->pid == worker || !fd_is_same(seen) ||
         !holder_receives(seen->pid, seen->fd))
-        return;
+        return false;
     snprintf(path, sizeof path, "/proc/%d/task", (int)seen->pid);
-    (void)proc_numbers(path, thread_look, &w);
-    if (!w.is && is_passing(r, seen))
-        return;
-    holds = holder_is(&h, seen->pid, r->v->queue);
-    if (holds && holder_is_of(&h, r->v->dir.folder))
-        return; /* our own worker, started since its lock was checked */
+    (void)proc_numbers(path, thread_look, &r);
+    if (!r.blocked && is_passing(seen, worker))
+        return false;
+    is_worker = holder_is(&h, seen->pid, v->queue);
+    if (is_worker && holder_is_of(&h, v->dir.folder))
+        return false; /* our own worker, started since its lock was checked */
     (void)proc_text(name, sizeof name, "/proc/%d/comm", (int)seen->pid);
     name[strcspn(name, "\n")] = '\0';
-    if (!w.is && strcmp(name, "systemd") == 0) {
+    if (!r.blocked && strcmp(name, "systemd") == 0) {
         /* It created the queue (mqworker@.socket), and takes no messages. */
         FOUND(f, NOTE, "other consumers",
               "systemctl --version; see \"A queue made by systemd\" in "
@@ -597,20 +613,19 @@ static void reader_look(const struct fd_seen *seen, void *arg)
               "systemd before version 258 hangs at a reboot if messages are "
               "left in it",
               (int)seen->pid);
-        return;
+        return false;
     }
-    r->others++;
     /* A worker may have the only copy of its messages: never advise to kill
      * it. */
-    if (holds && h.there)
+    if (is_worker && h.there)
         FOUND(f, WARN, "other consumers",
               fix(f, "mqctl doctor --state-dir %.*s %s",
                   (int)(strrchr(h.folder, '/') - h.folder), h.folder,
-                  SHELL_QUEUE(r->v->queue)),
-              "an mqworker (pid %d) takes messages of this queue, too: its "
-              "state is in %s",
+                  SHELL_QUEUE(v->queue)),
+              "an mqworker (pid %d) takes messages of this queue, with its "
+              "state in %s",
               (int)h.pid, h.folder);
-    else if (holds)
+    else if (is_worker)
         FOUND(f, BAD, "other consumers",
               "do not kill it. If the folder was moved, put it back, and the "
               "worker resumes on its own; if it was removed, the worker writes "
@@ -620,7 +635,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
               "unmounted or mounted over%s%s",
               (int)h.pid, h.folder[0] ? "; it has files open in " : "",
               h.folder);
-    else if (w.is)
+    else if (r.blocked)
         FOUND(f, BAD, "other consumers", fix(f, "kill %d", (int)seen->pid),
               "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
               "message before a worker is woken",
@@ -630,26 +645,26 @@ static void reader_look(const struct fd_seen *seen, void *arg)
               "pid %d (%s) has the queue open to receive, and may take "
               "messages from the worker",
               (int)seen->pid, name);
+    return true;
 }
 
-/* Check all descriptors of this queue that we can see. */
 void readers_check(struct findings *f, const struct snapshot *v)
 {
-    struct readers r = {.f = f, .v = v};
+    size_t hidden = f->fds->hidden;
+    bool others = false;
     struct problem p;
     struct queue *q;
     struct stat st;
-    size_t hidden = 0;
 
     if (queue_open(&q, v->queue, 0, NULL, NULL, &p) < 0)
         return; /* kernel_check has said why */
-    if (fstat(queue_fd(q), &st) == 0) {
-        r.dev = st.st_dev;
-        r.ino = st.st_ino;
-        fds_each(reader_look, &r, &hidden);
-    }
+    if (fstat(queue_fd(q), &st) == 0)
+        for (size_t i = 0; i < f->fds->count; i++)
+            if (f->fds->at[i].dev == st.st_dev &&
+                f->fds->at[i].ino == st.st_ino)
+                others |= reader_found(f, v, &f->fds->at[i]);
     queue_close(&q);
-    if (r.others == 0)
+    if (!others)
         FOUND(f, FINE, "other consumers", NULL, "none%s",
               hidden ? " among the processes that can be inspected" : "");
     if (hidden)
@@ -666,7 +681,8 @@ void queue_check(struct findings *f, struct snapshot *v)
     struct holder h;
     /* A worker with another state directory has the queue open: readers_check
      * reports it, and no finding advises to start a second one. */
-    bool away = v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue) &&
+    bool away = v->worker != SNAPSHOT_RUNS &&
+                holder_find(&h, v->queue, f->fds) &&
                 !holder_is_of(&h, v->dir.folder);
     bool unread = snapshot_unread(v->store_err);
 
@@ -681,11 +697,10 @@ void queue_check(struct findings *f, struct snapshot *v)
         worker_state_check(f, v);
     else if (!away)
         absent_found(f, v);
-    spool_check(f, v);
-    groups_check(f, v);
+    waiting_check(f, v);
     hooks_check(f, v);
     slots_check(f, v);
-    if (differs) /* a queue that was there before keeps its attributes */
+    if (differs) /* a start does not change the attributes of a queue */
         FOUND(f, WARN, "attributes",
               fix(f,
                   "mqctl drain %s; mqctl remove %s; and start the worker again",
@@ -701,16 +716,16 @@ void queue_check(struct findings *f, struct snapshot *v)
               "the worker is in %s, we are in %s: the queue seen here is "
               "another one of the same name",
               its, ours);
-    if (unread || v->dead < 0) {
+    if (unread || v->rows.dead < 0) {
         /* The store of a starting worker may be incomplete. */
-        if (v->dead >= 0 || !snapshot_changing(v))
+        if (v->rows.dead >= 0 || !snapshot_changing(v))
             FOUND(f, unread ? WARN : NOTE, "store", NULL, "%s",
                   v->no_store.text);
-    } else if (v->dead > 0) {
+    } else if (v->rows.dead > 0) {
         FOUND(f, WARN, "dead letters",
               fix(f, "mqdlq list --by error %s", queue),
-              "%" PRId64 " dead letter%s", v->dead,
-              term_plural((uint64_t)v->dead));
+              "%" PRId64 " dead letter%s", v->rows.dead,
+              term_plural((uint64_t)v->rows.dead));
     } else {
         FOUND(f, FINE, "dead letters", NULL, "none");
     }

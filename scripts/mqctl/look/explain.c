@@ -8,7 +8,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -653,19 +652,73 @@ static void search_close(struct search *s)
     snapshot_close(&s->v);
 }
 
-/* Search all queues with a folder until the message is found. */
-static int explain_anywhere(const struct options *o, const struct search *what)
+#define ID_REFUSAL 64
+/* Say why a text that ulid_parse refused is no id. */
+static const char *id_refuse(const char *text, char buf[ID_REFUSAL])
 {
+    static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+                                 "abcdefghjkmnpqrstvwxyz";
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t size = strlen(text), good = strspn(text, digits);
+
+    if (text[0] == 'E' && size > 1 && !text[strspn(text, letters)])
+        return "no error that is known here";
+    if (size == 0)
+        return "not an id";
+    if (size != ULID_TEXT - 1)
+        snprintf(buf, ID_REFUSAL, "not an id: it has %zu character%s", size,
+                 term_plural(size));
+    else if (good < size && isgraph((unsigned char)text[good]))
+        snprintf(buf, ID_REFUSAL, "not an id: %c is not in an id", text[good]);
+    else
+        snprintf(buf, ID_REFUSAL, "not an id: %s",
+                 good < size ? "it has more than digits and letters"
+                             : "an id begins with 0 to 7");
+    return buf;
+}
+
+int explain_run(const struct options *o)
+{
+    bool alone = o->line.operand_count == 1; /* search all queues */
+    const char *text = o->line.operands[alone ? 0 : 1];
+    struct problem p, unseen = {0};
     struct queue_list n = {0};
     static struct search s;
-    struct problem p, unseen = {0};
+    struct search what = {.store = NULL};
     int status = -1;
-    size_t i = 0;
+    char *end, names[ERROR_NAMES], why[ID_REFUSAL];
 
+    status = error_explain(o);
+    if (status >= 0)
+        return status;
+    what.named = ulid_parse(text, strlen(text), &what.id) == 0;
+    if (!what.named) {
+        errno = 0;
+        what.row = strtoll(text, &end, 10);
+        if (!*text || *end || errno || what.row <= 0 || alone)
+            return complain(EX_USAGE,
+                            "explain: \"%.64s\" is %s; give the 26 characters "
+                            "of a message's id, %s number that mqdlq list "
+                            "shows, or an error: %s",
+                            text, id_refuse(text, why),
+                            alone ? "a queue and the" : "the",
+                            error_names(names));
+    }
+    s = what;
+    if (!alone) {
+        if (search_open(&s, o, o->line.operands[0], &p) < 0)
+            return complain_of(&p);
+        status = s.v.has_folder
+                     ? explanation_print(&s, o)
+                     : complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT,
+                                "%s: %s", s.v.queue, s.v.no_store.text);
+        search_close(&s);
+        return status;
+    }
     if (queue_list_of_workers(&n, o->state_dir) < 0)
         return complain_memory();
-    for (; i < n.count && status < 0; i++) {
-        s = *what;
+    for (size_t i = 0; i < n.count && status < 0; i++) {
+        s = what;
         if (search_open(&s, o, n.at[i], &p) < 0)
             continue;
         if (is_found(&s))
@@ -677,48 +730,14 @@ static int explain_anywhere(const struct options *o, const struct search *what)
     if (n.folder_trouble[0])
         status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
     else if (status < 0 && unseen.status)
-        status = complain(unseen.status, "%s: not found, but %s",
-                          o->line.operands[0], unseen.text);
+        status =
+            complain(unseen.status, "%s: not found, but %s", text, unseen.text);
     else if (status < 0)
         status =
             complain(EX_NOINPUT,
                      "%s: not found in %zu queue%s of the state directory. A "
                      "message that no worker has received yet cannot be found",
-                     o->line.operands[0], n.count, term_plural(n.count));
+                     text, n.count, term_plural(n.count));
     queue_list_free(&n);
-    return status;
-}
-
-int explain_run(const struct options *o)
-{
-    bool alone = o->line.operand_count == 1;
-    const char *text = o->line.operands[alone ? 0 : 1];
-    static struct search s;
-    struct problem p;
-    int status;
-
-    s = (struct search){0};
-    s.named = ulid_parse(text, strlen(text), &s.id) == 0;
-    if (!s.named) {
-        char *end;
-
-        errno = 0;
-        s.row = strtoll(text, &end, 10);
-        if (!*text || *end || errno || s.row <= 0 || alone)
-            return complain(EX_USAGE,
-                            "explain: \"%.64s\" is not an id; give the 26 "
-                            "characters of a message's id, or %s number that "
-                            "mqdlq list shows",
-                            text, alone ? "a queue and the" : "the");
-    }
-    if (alone)
-        return explain_anywhere(o, &s);
-    if (search_open(&s, o, o->line.operands[0], &p) < 0)
-        return complain_of(&p);
-    status = s.v.has_folder
-                 ? explanation_print(&s, o)
-                 : complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT,
-                            "%s: %s", s.v.queue, s.v.no_store.text);
-    search_close(&s);
     return status;
 }

@@ -48,42 +48,21 @@ static int64_t partitions_sum(const struct snapshot *v, const char *name)
     return sum;
 }
 
-/* Return the age of a message received at that wall time; -1 if there is no
- * message. */
-static int64_t message_age(uint64_t received_ns)
+/* Return the time since `wall_ns`; -1 if that is 0, which means no message. */
+static int64_t message_age(uint64_t wall_ns)
 {
     uint64_t now = clock_wall_ns();
 
-    return !received_ns        ? -1
-           : now > received_ns ? (int64_t)(now - received_ns)
-                               : 0;
-}
-
-/* Return the totals over all runs; null without counters. */
-static json_t *totals_json(const struct snapshot *v)
-{
-    const struct counters_sum *t = &v->totals;
-
-    return v->counters
-               ? json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-                           "deliveries", (json_int_t)t->deliveries, "done",
-                           (json_int_t)t->done, "retried",
-                           (json_int_t)t->retried, "died", (json_int_t)t->dead,
-                           "discarded", (json_int_t)t->discarded, "expired",
-                           (json_int_t)t->expired, "crashes",
-                           (json_int_t)t->crashes, "duplicates",
-                           (json_int_t)t->duplicates, "removed",
-                           (json_int_t)t->removed, "on_dead_failed",
-                           (json_int_t)t->hooks_failed)
-               : json_null();
+    return !wall_ns ? -1 : now > wall_ns ? (int64_t)(now - wall_ns) : 0;
 }
 
 #define ALWAYS  SNAPSHOT_ALWAYS
 #define COUNTED SNAPSHOT_COUNTED
 #define RUNNING SNAPSHOT_RUNNING
-#define OLDEST                                                              \
-    "Time since the oldest message in that state was received; the kernel " \
-    "queue cannot be looked into."
+#define OLDEST                                                            \
+    "Time since the oldest message in that state was received; overdue: " \
+    "since it was due; queue: how long the message received last had "    \
+    "waited in the kernel queue."
 
 /* Fill the table: a row for each field, with its value now. The caller owns the
  * JSON values. */
@@ -92,14 +71,15 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
 {
     static struct histogram_sum handler, latency;
     const bool running = v->worker == SNAPSHOT_RUNS;
-    const struct counters_sum *n = v->in_all ? &v->totals : &v->sum;
+    const struct counters_sum *all = &v->totals;
+    const struct counters_sum *n = v->in_all ? all : &v->sum;
     const json_t *runs = json_object_get(v->live, "runs");
     const json_t *uid = json_object_get(runs, "uid");
     const char *why = snapshot_text(v, "breaker_reason");
     const char *breaker = snapshot_breaker(v);
     int64_t in_flight =
         running ? snapshot_number(v, "in_flight", v->sum.running) : 0;
-    uint64_t received_ns = v->totals.received_ns;
+    uint64_t received_ns = all->received_ns;
     uint64_t longest_ns = v->sum.longest_ns;
     char user[FOLDER_USER];
     struct pause_note pause;
@@ -113,41 +93,43 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
         {"queue", .value = json_printable(v->queue)},
         {"engine", .value = json_string(v->engine)},
         {NULL, ALWAYS, v->worker == SNAPSHOT_UNSEEN ? -1 : running,
-         .metric = "mqworker_up",
-         .help = "Whether a worker is running on the queue."},
-        {"depth", ALWAYS, v->depth, .metric = "mqworker_queue_messages",
-         .help = "Messages in the kernel queue."},
-        {"queue_depth", ALWAYS, v->depth_max,
-         .metric = "mqworker_queue_messages_limit",
-         .help = "Messages that the kernel queue has room for."},
+         "mqworker_up", "Whether a worker is running on the queue."},
+        {"depth", ALWAYS, v->depth, "mqworker_queue_messages",
+         "Messages in the kernel queue."},
+        {"queue_depth", ALWAYS, v->depth_max, "mqworker_queue_messages_limit",
+         "Messages that the kernel queue has room for."},
         {"message_size", .number = v->message_size},
-        {"bytes", ALWAYS, v->bytes, .metric = "mqworker_queue_bytes",
-         .help = "Bytes in the kernel queue."},
-        {"waiting", ALWAYS, v->waiting, .metric = "mqworker_waiting",
-         .help = "Delayed and retrying messages in the store."},
-        {"parked", ALWAYS, v->parked, .metric = "mqworker_parked",
-         .help = "Messages in the store behind the head of their group."},
-        {"spooled", ALWAYS, v->spooled, .metric = "mqworker_spooled",
-         .help = "Messages in the spool."},
-        {"dead", ALWAYS, v->dead, .metric = "mqworker_dead_letters",
-         .help = "Dead letters in the store."},
-        {"replayed", ALWAYS, v->replayed, .metric = "mqworker_replayed_letters",
-         .help = "Dead letters being replayed."},
-        {"custody", ALWAYS, v->custody, .metric = "mqworker_custody",
-         .help = "Messages received and not finished."},
-        {"held", ALWAYS, v->held, .metric = "mqworker_held",
-         .help = "Messages in custody without a handler."},
-        {"oldest_waiting_ns", ALWAYS, message_age(v->ages.waiting),
-         .metric = "mqworker_oldest_seconds", .help = OLDEST,
-         .label = "waiting"},
-        {"oldest_parked_ns", ALWAYS, message_age(v->ages.parked),
-         .metric = "mqworker_oldest_seconds", .help = OLDEST,
-         .label = "parked"},
-        {"oldest_spooled_ns", ALWAYS, message_age(v->ages.spooled),
-         .metric = "mqworker_oldest_seconds", .help = OLDEST,
-         .label = "spooled"},
+        {"bytes", ALWAYS, v->bytes, "mqworker_queue_bytes",
+         "Bytes in the kernel queue."},
+        {"waiting", ALWAYS, v->rows.waiting, "mqworker_waiting",
+         "Delayed and retrying messages in the store."},
+        {"parked", ALWAYS, v->rows.parked, "mqworker_parked",
+         "Messages in the store behind the head of their group."},
+        {"spooled", ALWAYS, v->rows.spooled, "mqworker_spooled",
+         "Messages in the spool."},
+        {"dead", ALWAYS, v->rows.dead, "mqworker_dead_letters",
+         "Dead letters in the store."},
+        {"replayed", ALWAYS, v->rows.replayed, "mqworker_replayed_letters",
+         "Dead letters being replayed."},
+        {"custody", ALWAYS, v->custody, "mqworker_custody",
+         "Messages received and not finished."},
+        {"held", ALWAYS, v->held, "mqworker_held",
+         "Messages in custody without a handler."},
+        {"oldest_waiting_ns", ALWAYS, message_age(v->rows.ages.waiting),
+         "mqworker_oldest_seconds", OLDEST, "waiting"},
+        {"oldest_parked_ns", ALWAYS, message_age(v->rows.ages.parked),
+         "mqworker_oldest_seconds", OLDEST, "parked"},
+        {"oldest_spooled_ns", ALWAYS, message_age(v->rows.ages.spooled),
+         "mqworker_oldest_seconds", OLDEST, "spooled"},
         {"oldest_held_ns", ALWAYS, message_age(v->held_since_ns),
-         .metric = "mqworker_oldest_seconds", .help = OLDEST, .label = "held"},
+         "mqworker_oldest_seconds", OLDEST, "held"},
+        {"oldest_overdue_ns", ALWAYS,
+         v->rows.ages.due <= clock_wall_ns() ? message_age(v->rows.ages.due)
+                                             : -1,
+         "mqworker_oldest_seconds", OLDEST, "overdue"},
+        {"oldest_queue_ns", ALWAYS,
+         v->queue_wait_ns ? (int64_t)v->queue_wait_ns : -1,
+         "mqworker_oldest_seconds", OLDEST, "queue"},
         {"last_received_at", ALWAYS, received_ns ? (int64_t)received_ns : -1,
          .value = json_time(received_ns),
          .metric = "mqworker_last_received_seconds",
@@ -160,20 +142,16 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
         {"in_flight", COUNTED, in_flight, .value = json_integer(in_flight),
          .metric = "mqworker_in_flight", .help = "Messages being handled."},
         {"max_concurrency", RUNNING, snapshot_cap(v),
-         .metric = "mqworker_max_concurrency",
-         .help = "Handlers that may run at the same time."},
-        {"window", RUNNING, snapshot_window(v), .metric = "mqworker_window",
-         .help = "Messages that each handler may have at the same time."},
-        {"capacity", RUNNING, snapshot_capacity(v),
-         .metric = "mqworker_capacity",
-         .help = "Messages that may be in flight: max_concurrency times "
-                 "window."},
-        {"groups", RUNNING, (int64_t)snapshot_groups(v),
-         .metric = "mqworker_groups",
-         .help = "Ordered groups known to the worker."},
+         "mqworker_max_concurrency", "Handlers that may run at the same time."},
+        {"window", RUNNING, snapshot_window(v), "mqworker_window",
+         "Messages that each handler may have at the same time."},
+        {"capacity", RUNNING, snapshot_capacity(v), "mqworker_capacity",
+         "Messages that may be in flight: max_concurrency times "
+         "window."},
+        {"groups", RUNNING, (int64_t)snapshot_groups(v), "mqworker_groups",
+         "Ordered groups known to the worker."},
         {"groups_held", RUNNING, (int64_t)snapshot_groups_held(v),
-         .metric = "mqworker_groups_held",
-         .help = "Ordered groups held by a dead letter."},
+         "mqworker_groups_held", "Ordered groups held by a dead letter."},
         {"paused", COUNTED, snapshot_paused(v),
          .value = json_boolean(snapshot_paused(v)), .metric = "mqworker_paused",
          .help = "Whether the worker is paused."},
@@ -197,38 +175,48 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
          .metric = "mqworker_start_time_seconds",
          .help = "Start of the worker, seconds since the epoch."},
         {"deliveries", COUNTED, (int64_t)n->deliveries,
-         .metric = "mqworker_deliveries_total", .help = "Handlers started."},
-        {"done", COUNTED, (int64_t)n->done, .metric = "mqworker_done_total",
-         .help = "Messages done."},
-        {"retried", COUNTED, (int64_t)n->retried,
-         .metric = "mqworker_retried_total",
-         .help = "Failed deliveries with a retry."},
-        {"died", COUNTED, (int64_t)n->dead, .metric = "mqworker_dead_total",
-         .help = "Messages that became dead letters."},
+         "mqworker_deliveries_total", "Handlers started."},
+        {"done", COUNTED, (int64_t)n->done, "mqworker_done_total",
+         "Messages done."},
+        {"retried", COUNTED, (int64_t)n->retried, "mqworker_retried_total",
+         "Failed deliveries with a retry."},
+        {"died", COUNTED, (int64_t)n->dead, "mqworker_dead_total",
+         "Messages that became dead letters."},
         {"discarded", COUNTED, (int64_t)n->discarded,
-         .metric = "mqworker_discarded_total", .help = "Messages discarded."},
-        {"expired", COUNTED, (int64_t)n->expired,
-         .metric = "mqworker_expired_total",
-         .help = "Messages that became dead letters because they expired."},
-        {"crashes", COUNTED, (int64_t)n->crashes,
-         .metric = "mqworker_crashes_total",
-         .help = "Crashes of the worker during handlers, as counted by "
-                 "recovery."},
+         "mqworker_discarded_total", "Messages discarded."},
+        {"expired", COUNTED, (int64_t)n->expired, "mqworker_expired_total",
+         "Messages that became dead letters because they expired."},
+        {"crashes", COUNTED, (int64_t)n->crashes, "mqworker_crashes_total",
+         "Crashes of the worker during handlers, as counted by "
+         "recovery."},
         {"duplicates", COUNTED, (int64_t)n->duplicates,
-         .metric = "mqworker_duplicates_total",
-         .help = "Messages discarded because another one had their unique "
-                 "key."},
+         "mqworker_duplicates_total",
+         "Messages discarded because another one had their unique "
+         "key."},
         {"removed", COUNTED, (int64_t)n->removed,
-         .metric = "mqworker_removed_letters_total",
-         .help = "Dead letters removed by keep-dead or max-dead."},
+         "mqworker_removed_letters_total",
+         "Dead letters removed by keep-dead or max-dead."},
         {"on_dead_failed", COUNTED, (int64_t)n->hooks_failed,
-         .metric = "mqworker_on_dead_failed_total",
-         .help = "Failed runs of on-dead."},
-        {"totals", .value = totals_json(v)},
+         "mqworker_on_dead_failed_total", "Failed runs of on-dead."},
+        {"totals", /* over all runs */
+         .value =
+             v->counters
+                 ? json_pack(
+                       "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+                       "deliveries", (json_int_t)all->deliveries, "done",
+                       (json_int_t)all->done, "retried",
+                       (json_int_t)all->retried, "died", (json_int_t)all->dead,
+                       "discarded", (json_int_t)all->discarded, "expired",
+                       (json_int_t)all->expired, "crashes",
+                       (json_int_t)all->crashes, "duplicates",
+                       (json_int_t)all->duplicates, "removed",
+                       (json_int_t)all->removed, "on_dead_failed",
+                       (json_int_t)all->hooks_failed)
+                 : json_null()},
         {"on_dead_waiting", COUNTED, (int64_t)v->head.gauges[COUNTERS_ON_DEAD],
-         .metric = "mqworker_on_dead_waiting",
-         .help = "Dead letters waiting for another run of on-dead after a "
-                 "failure."},
+         "mqworker_on_dead_waiting",
+         "Dead letters waiting for another run of on-dead after a "
+         "failure."},
         {"handler_p50_ns", COUNTED,
          .number = quantile_known(&handler, 0.5, longest_ns)},
         {"handler_p99_ns", COUNTED,
@@ -243,12 +231,11 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
         {"last_error_at",
          .value = json_time(v->head.text_ns[COUNTERS_LAST_ERROR])},
         {"partitions", .value = member_copy(v->live, "partitions")},
-        {NULL, RUNNING, partitions_sum(v, "here"),
-         .metric = "mqworker_partitions_here",
-         .help = "Partitions from which this worker takes messages."},
+        {NULL, RUNNING, partitions_sum(v, "here"), "mqworker_partitions_here",
+         "Partitions from which this worker takes messages."},
         {NULL, RUNNING, partitions_sum(v, "blocked_groups"),
-         .metric = "mqworker_groups_blocked",
-         .help = "Groups of partitions whose head is waiting for a retry."},
+         "mqworker_groups_blocked",
+         "Groups of partitions whose head is waiting for a retry."},
         {"store_check", .value = member_copy(v->live, "store_check")},
         {"settings", .value = member_copy(v->live, "settings")},
         {"settings_changed", .value = member_copy(v->live, "settings_changed")},

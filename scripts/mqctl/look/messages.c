@@ -238,12 +238,14 @@ int64_t messages_spooled_key(const struct message_seen *seen)
 
 /* ---- what a killed worker had in slots, or had finished ---- */
 
+/* Rows to look for, and for each whether it was found. */
 struct rows {
     const int64_t *at;
     size_t count;
     bool *had;
 };
 
+/* Mark a row as found if it is one of these. */
 static void row_mark(const struct rows *r, int64_t row)
 {
     for (size_t i = 0; i < r->count; i++)

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
-#include <bsd/string.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
@@ -37,17 +36,22 @@ int snapshot_store(struct snapshot *v, struct store **out)
     return err ? err : store_open(out, path, false, &v->no_store);
 }
 
-/* What a worker has received and not finished. */
+/* Counts of the messages in custody: received and not finished. */
 struct custody_count {
     struct store *store; /* NULL: there is none */
-    bool spool;          /* it has rows of one */
-    bool idle; /* no worker runs: cancelled messages are not counted */
+    bool spool;          /* the store has rows of the spool */
+    bool idle; /* no worker is running: cancelled messages do not count */
     int64_t total;
-    int64_t running; /* of these: a handler has or had the message */
-    int64_t grouped; /* of the others: the message names a group */
-    uint64_t oldest_ns, newest_ns; /* wall time of receipt; for all */
-    /* Rows of the store that these are runs of. */
+    int64_t running;    /* messages that a handler has or had */
+    int64_t grouped;    /* messages of a group that are not running */
+    uint64_t oldest_ns; /* receipt of the oldest message that is not running */
+    uint64_t newest_ns; /* receipt of the newest message */
+    uint64_t newest_sent_ns; /* `sent` of that message; 0: no such header */
+    /* Rows of the store whose messages are in slots, by state. */
     int64_t waiting, parked, spooled;
+    int64_t *rows; /* the waiting rows; some are missing if memory is short */
+    size_t row_count, room;
+    uint64_t due_ns; /* of the first row that is due and has no slot */
 };
 
 /* Visit a slot: count its message. */
@@ -56,10 +60,14 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     struct custody_count *c = arg;
     bool cancelled = false;
     struct store_row m;
+    int64_t *rows;
 
     c->total++;
-    if (c->newest_ns < seen->received_ns)
+    if (c->newest_ns < seen->received_ns) {
         c->newest_ns = seen->received_ns;
+        c->newest_sent_ns =
+            seen->header.fields & HEADER_SENT ? seen->header.sent_ns : 0;
+    }
     if (seen->w.state != SLOT_RUNNING &&
         (!c->oldest_ns || seen->received_ns < c->oldest_ns))
         c->oldest_ns = seen->received_ns;
@@ -67,12 +75,19 @@ static int slot_count(const struct custody_seen *seen, void *arg)
         c->running++;
     else if (seen->group[0])
         c->grouped++;
-    /* A stored message that has a slot is still in the store, too. */
+    /* A message that came from the store still has its row there. */
     if (seen->row && c->store &&
         store_get(c->store, seen->row, &m, NULL, 0, NULL) == 0 &&
         !(c->idle && m.flags & STORE_CANCELLED)) {
         c->waiting += m.state == STORE_WAITING;
         c->parked += m.state == STORE_PARKED;
+        rows = m.state == STORE_WAITING
+                   ? array_grow(c->rows, c->row_count, &c->room, sizeof *rows)
+                   : NULL;
+        if (rows) {
+            c->rows = rows;
+            rows[c->row_count++] = seen->row;
+        }
     }
     if (c->spool &&
         store_spool_find(c->store, store_spool_key(seen->priority, seen->seq),
@@ -81,8 +96,20 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* Return true if no worker runs. A cancelled message then stays until the next
- * worker ends it. */
+/* Visit a due row: keep the due time of the first row without a slot. */
+static int due_keep(const struct waiting_row *w, void *arg)
+{
+    struct custody_count *c = arg;
+
+    for (size_t i = 0; i < c->row_count; i++)
+        if (c->rows[i] == w->m.row)
+            return NO;
+    c->due_ns = w->m.due_ns;
+    return YES;
+}
+
+/* Return true if no worker is running: cancelled messages then stay until the
+ * next worker ends them. */
 static bool is_idle(const struct snapshot *v)
 {
     return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
@@ -240,70 +267,75 @@ int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
     do {
         snapshot_close(v);
         memset(v, 0, sizeof *v);
-        v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
+        v->rows.waiting = v->rows.parked = v->rows.spooled = v->rows.dead =
+            v->rows.replayed = -1;
         v->custody = v->held = v->grouped = -1;
         memcpy(v->queue, name, sizeof name);
         parts_read(v, state_dir, ask_worker);
-        /* Lock and answer agree, unless the worker is starting, stopping or
-         * dying: give it some time to answer or to exit. */
+        /* A worker that has the lock but does not answer is starting, stopping
+         * or dying: give it some time to answer or to exit. */
     } while (ask_worker &&
              (v->stopped || v->live) != (v->worker == SNAPSHOT_RUNS) &&
              worker_phase_wait(&v->dir, &wait));
     return 0;
 }
 
-/* Count the messages in custody and in the store now, instead of showing what
- * the worker counted last. Custody goes first: a message that leaves it
- * meanwhile is in the store by then, and is counted. */
-int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
-                  bool ask_worker, struct problem *p)
+/* Visit a slot: stop, because custody is not empty. */
+static int slot_stop(const struct custody_seen *seen, void *arg)
 {
-    int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
-                            &v->replayed};
-    struct custody_count c = {.store = NULL};
-    char path[PATH_MAX];
-    struct store *s;
-    int err = snapshot_begin(v, state_dir, queue, ask_worker, p);
+    (void)seen;
+    (void)arg;
+    return YES;
+}
 
-    if (err)
-        return err;
-    v->store_err = snapshot_store(v, &s);
-    c.store = s;
-    c.spool = s && store_spool_count(s) > 0;
-    c.idle = is_idle(v);
-    err = v->has_folder ? runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path,
-                                          &v->no_custody)
-                        : -ENOENT;
-    if (!err)
-        err = custody_look(path, slot_count, &c, &v->no_custody);
-    if (err == -ENOENT)
-        v->no_custody.status = 0;
-    if (!err) {
-        v->custody = c.total;
-        v->held = v->worker == SNAPSHOT_RUNS ? c.total - c.running : c.total;
-        v->grouped = c.grouped;
-        v->held_since_ns = c.oldest_ns;
-    }
-    if (v->totals.received_ns < c.newest_ns)
-        v->totals.received_ns = c.newest_ns;
-    if (!s)
-        return 0;
-    v->waiting = count_minus(store_count(s, STORE_WAITING), c.waiting);
-    v->parked = count_minus(store_count(s, STORE_PARKED), c.parked);
-    v->spooled = count_minus(store_spool_count(s), c.spooled);
+/* Return true if the numbers of the last snapshot are still right: custody is
+ * empty (`*err` 0) or missing (-ENOENT), and nothing was committed since.
+ * Otherwise store_unchanged has marked the store, before it is opened, so that
+ * the next snapshot notices a commit that is made meanwhile. */
+static bool last_holds(const struct snapshot *v, struct snapshot_last *last,
+                       const char *custody, int *err)
+{
+    int found = *err ? *err : custody_look(custody, slot_stop, NULL, NULL);
+    char path[PATH_MAX];
+    bool same = v->has_folder &&
+                statedir_path(&v->dir, STATEDIR_STORE, path, NULL) == 0 &&
+                store_unchanged(path, &last->mark) && last->known &&
+                last->idle == is_idle(v) && (found == 0 || found == -ENOENT);
+
+    if (same)
+        *err = found;
+    return same;
+}
+
+/* Read the numbers of the store, without the messages that are in custody as
+ * well. */
+static void store_look(struct snapshot *v, struct store *s,
+                       struct custody_count *c)
+{
+    struct snapshot_rows *r = &v->rows;
+    int64_t *const all[] = {&r->waiting, &r->parked, &r->spooled, &r->dead,
+                            &r->replayed};
+    struct waiting_filter due = {.states = WAITING_BIT(WAITING_READY),
+                                 .now_ns = clock_wall_ns()};
+
+    r->waiting = count_minus(store_count(s, STORE_WAITING), c->waiting);
+    r->parked = count_minus(store_count(s, STORE_PARKED), c->parked);
+    r->spooled = count_minus(store_spool_count(s), c->spooled);
     if (is_idle(v)) { /* a cancelled message waits for nothing */
-        v->waiting =
-            count_minus(v->waiting, store_count_cancelled(s, STORE_WAITING));
-        v->parked =
-            count_minus(v->parked, store_count_cancelled(s, STORE_PARKED));
-        v->spooled = count_minus(v->spooled, store_spool_count_cancelled(s));
+        r->waiting =
+            count_minus(r->waiting, store_count_cancelled(s, STORE_WAITING));
+        r->parked =
+            count_minus(r->parked, store_count_cancelled(s, STORE_PARKED));
+        r->spooled = count_minus(r->spooled, store_count_cancelled(s, 0));
     }
-    v->dead = store_count(s, STORE_DEAD);
-    v->replayed = store_count(s, STORE_REPLAYED);
-    store_ages(s, &v->ages);
-    if (v->totals.received_ns < v->ages.newest)
-        v->totals.received_ns = v->ages.newest;
-    store_close(&s);
+    r->dead = store_count(s, STORE_DEAD);
+    r->replayed = store_count(s, STORE_REPLAYED);
+    store_ages(s, &r->ages);
+    /* A running retry is still in the store, with its due time in the past. */
+    if (c->row_count && r->ages.due && r->ages.due <= due.now_ns) {
+        (void)waiting_each(s, &due, &(struct waiting_place){0}, due_keep, c);
+        r->ages.due = c->due_ns;
+    }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i] < 0) {
             v->store_err = (int)*all[i];
@@ -314,7 +346,72 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                     "%s/%s cannot be read: %s; %s", v->dir.folder,
                     STATEDIR_STORE, errno_text(-v->store_err),
                     disk_advice(v->store_err));
+}
+
+/* Count the messages in custody and in the store now, instead of showing what
+ * the worker counted last. Custody goes first: a message that leaves it
+ * meanwhile is in the store by then, and is counted. */
+int snapshot_again(struct snapshot *v, struct snapshot_last *last,
+                   const char *state_dir, const char *queue, bool ask_worker,
+                   struct problem *p)
+{
+    struct custody_count c = {.store = NULL};
+    char path[PATH_MAX];
+    struct store *s = NULL;
+    int err = snapshot_begin(v, state_dir, queue, ask_worker, p);
+    bool same;
+
+    if (err)
+        return err;
+    if (last && last->locked)
+        v->worker = SNAPSHOT_ENDED;
+    c.idle = is_idle(v);
+    err = v->has_folder ? runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path,
+                                          &v->no_custody)
+                        : -ENOENT;
+    same = last && last_holds(v, last, path, &err);
+    if (!same) {
+        v->store_err = snapshot_store(v, &s);
+        c.store = s;
+        c.spool = s && store_spool_count(s) > 0;
+        if (!err)
+            err = custody_look(path, slot_count, &c, &v->no_custody);
+    }
+    if (err == -ENOENT)
+        v->no_custody.status = 0;
+    if (!err) {
+        v->custody = c.total;
+        v->held = v->worker == SNAPSHOT_RUNS ? c.total - c.running : c.total;
+        v->grouped = c.grouped;
+        v->held_since_ns = c.oldest_ns;
+    }
+    /* The messages in the kernel queue cannot be read, so the last received
+     * one stands for them; with a spool it left the queue long ago. */
+    if (v->depth > 0 && !c.spool && c.newest_sent_ns &&
+        c.newest_ns > c.newest_sent_ns)
+        v->queue_wait_ns = c.newest_ns - c.newest_sent_ns;
+    if (s)
+        store_look(v, s, &c);
+    if (same) {
+        v->rows = last->rows;
+    } else if (last) {
+        last->known = s && !v->store_err && c.total == 0;
+        last->idle = c.idle;
+        last->rows = v->rows;
+    }
+    if (v->totals.received_ns < c.newest_ns)
+        v->totals.received_ns = c.newest_ns;
+    if (v->totals.received_ns < v->rows.ages.newest)
+        v->totals.received_ns = v->rows.ages.newest;
+    free(c.rows);
+    store_close(&s);
     return 0;
+}
+
+int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
+                  bool ask_worker, struct problem *p)
+{
+    return snapshot_again(v, NULL, state_dir, queue, ask_worker, p);
 }
 
 void snapshot_close(struct snapshot *v)
@@ -378,10 +475,11 @@ uint64_t snapshot_groups_held(const struct snapshot *v)
 
 int64_t snapshot_waits(const struct snapshot *v)
 {
-    if (v->waiting < 0 || v->parked < 0 || v->no_custody.status ||
+    if (v->rows.waiting < 0 || v->rows.parked < 0 || v->no_custody.status ||
         snapshot_unread(v->store_err))
         return -1;
-    return v->waiting + v->parked + (v->spooled > 0 ? v->spooled : 0) +
+    return v->rows.waiting + v->rows.parked +
+           (v->rows.spooled > 0 ? v->rows.spooled : 0) +
            (v->held > 0 ? v->held : 0);
 }
 

@@ -41,19 +41,19 @@ struct snapshot_rows {
 
 struct snapshot {
     char queue[QUEUE_NAME_MAX];
-    bool broker;        /* it is on a broker: its messages are not known here */
+    bool broker;        /* the queue is on a broker, and so are its messages */
     const char *engine; /* "mq": in the kernel; "amqp": on a broker */
     /* ---- the queue ---- */
     bool has_queue;
     long depth, depth_max, message_size, bytes; /* -1: not known */
-    struct problem no_queue;                    /* why not */
+    struct problem no_queue;                    /* why not has_queue */
     /* ---- its worker ---- */
     struct statedir dir;
     bool has_folder;
-    bool shut; /* there is a folder, and we may not look into it */
+    bool shut; /* there is a folder that this process may not look into */
     struct counters *counters; /* NULL: none to read */
     struct problem no_counters;
-    int counters_err; /* -errno with it; -ENOENT: there are none */
+    int counters_err; /* -errno beside no_counters; -ENOENT: there are none */
     struct counters_header head;
     struct counters_sum sum;    /* since the worker started */
     struct counters_sum totals; /* of this run and all earlier ones */
@@ -61,22 +61,22 @@ struct snapshot {
     enum snapshot_worker worker; /* as its lock says */
     enum worker_phase phase;     /* of a running worker that did not answer */
     bool stopped;                /* by a signal, such as ^Z */
-    pid_t pid;    /* of the one that runs, else of the last one */
+    pid_t pid;                   /* of the running worker, or of the last one */
     json_t *live; /* what the worker answered to `status`; NULL: nothing */
     struct problem no_live;
     /* ---- its store; -1: not known ---- */
-    /* Without what has a slot. */
-    int64_t waiting, parked, spooled, dead, replayed;
+    struct snapshot_rows rows;
     struct problem no_store;
-    int store_err; /* -errno with it; -ENOENT: there is none */
-    /* Times at which messages were first received, wall clock; 0: none, or
-     * unknown. */
-    struct store_ages ages;
-    uint64_t held_since_ns; /* the oldest in custody without a handler */
+    int store_err; /* -errno beside no_store; -ENOENT: there is none */
+    /* Wall times; 0: none, or unknown. */
+    uint64_t held_since_ns; /* receipt of the oldest message that is held */
+    /* How long the message that was received last had waited in the queue, ns,
+     * as its header says; 0: unknown, or the queue is empty. */
+    uint64_t queue_wait_ns;
     /* ---- its custody; -1: not known ---- */
-    int64_t custody;           /* received and not finished */
-    int64_t held;              /* of these, with no handler that runs */
-    int64_t grouped;           /* of the held: of an ordered group */
+    int64_t custody;           /* messages received and not finished */
+    int64_t held;              /* messages in custody without a handler */
+    int64_t grouped;           /* held messages of an ordered group */
     struct problem no_custody; /* why it cannot be read; status 0: it was, or
                                 * there is none */
 };
@@ -90,8 +90,23 @@ static inline bool snapshot_unread(int err)
 /* Look at a queue; `ask`: also ask its worker. */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask, struct problem *p);
-/* The same without the counts of messages (-1), which take long if there are
- * many. */
+/* What the last snapshot of a queue found in its store; all 0 before the
+ * first. */
+struct snapshot_last {
+    bool locked;            /* the caller has the worker's lock: none runs */
+    struct store_mark mark; /* made before the store was read */
+    bool known;             /* the store was read, and nothing was in custody */
+    bool idle;              /* no worker ran */
+    struct snapshot_rows rows;
+};
+/* Do the same as snapshot_open, but do not open a store that has not changed
+ * since the last snapshot: opening takes most of the time and, if root does it,
+ * wakes the worker. */
+int snapshot_again(struct snapshot *v, struct snapshot_last *last,
+                   const char *state_dir, const char *queue, bool ask,
+                   struct problem *p);
+/* Read the same as snapshot_open, except the counts of messages, which take
+ * long if there are many: they are -1. */
 int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
                    bool ask, struct problem *p);
 void snapshot_close(struct snapshot *v);

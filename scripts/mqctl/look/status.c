@@ -1,7 +1,6 @@
 /* status.c - see mqctl.h */
 #include "scripts/mqctl/mqctl.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,22 +133,25 @@ static void counters_print(const struct snapshot *v)
                     term_time_both(v->head.text_ns[COUNTERS_LAST_ERROR], when));
 }
 
-/* Print the command or plugin, its user, version, folder and flags. */
+/* Print the command or plugin, its user, version, folder, flags and settings.
+ * Without a terminal each setting is on a line of its own, for scripts. */
 static void program_print(const struct snapshot *v)
 {
-    json_t *runs = json_object_get(v->live, "runs"), *flags, *value;
-    const char *name, *path = json_string_value(json_object_get(runs, "path"));
+    json_t *runs = json_object_get(v->live, "runs"), *value, *was;
+    json_t *changed = json_object_get(v->live, "settings_changed");
+    const char *name, *path = json_text_of(runs, "path");
     const json_t *uid = json_object_get(runs, "uid");
     const json_t *command = json_object_get(runs, "command");
-    size_t used = 0;
-    char words[1024] = "", user[FOLDER_USER], when[TIME_TEXT];
+    char words[4096] = "", text[JSON_TEXT], user[FOLDER_USER], when[TIME_TEXT];
+    const char *at, *title = "settings";
+    bool scripts = term_width(stdout) == 0;
+    uint64_t ns = 0;
 
     if (!runs)
         return;
-    for (size_t i = 0; i < json_array_size(command) && used < sizeof words; i++)
-        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s",
-                                 i ? " " : "",
-                                 json_string_value(json_array_get(command, i)));
+    for (size_t i = 0; i < json_array_size(command); i++)
+        text_append(words, sizeof words, "%s%s", i ? " " : "",
+                    json_string_value(json_array_get(command, i)));
     if (words[0])
         text_print("command", words);
     if (path)
@@ -157,47 +159,29 @@ static void program_print(const struct snapshot *v)
     words_print("runs", "as %s since %s, mqworker %s, %s",
                 folder_user((uid_t)json_integer_value(uid), user),
                 v->counters ? term_time(v->head.started_ns, when) : "-",
-                json_string_value(json_object_get(runs, "version")),
-                v->dir.folder);
-    flags = json_object_get(runs, "flags");
+                json_text_of(runs, "version"), v->dir.folder);
     words[0] = '\0';
-    json_object_foreach(flags, name, value)
+    json_object_foreach(json_object_get(runs, "flags"), name, value)
     {
-        const char *text = json_string_value(value);
-
-        used = strlen(words);
-        snprintf(words + used, sizeof words - used, "%s--%s%s%s",
-                 used ? " " : "", name, text && *text ? "=" : "",
-                 text ? text : "");
+        at = json_string_value(value);
+        text_append(words, sizeof words, "%s--%s%s%s", words[0] ? " " : "",
+                    name, at && *at ? "=" : "", at ? at : "");
     }
     text_print("flags", words[0] ? words : "all at their defaults");
-}
-
-/* Print the settings. Without a terminal each is on a line of its own, for
- * scripts. */
-static void settings_print(const struct snapshot *v)
-{
-    json_t *all = json_object_get(v->live, "settings"), *value;
-    json_t *changed = json_object_get(v->live, "settings_changed"), *was;
-    char text[JSON_TEXT], when[TIME_TEXT], words[4096] = "";
-    const char *name, *at, *title = "settings";
-    uint64_t ns = 0;
-    bool scripts = term_width(stdout) == 0;
-
-    json_object_foreach(all, name, value)
+    words[0] = '\0';
+    json_object_foreach(json_object_get(v->live, "settings"), name, value)
     {
-        size_t used = scripts ? 0 : strlen(words);
-
-        used +=
-            (size_t)snprintf(words + used, sizeof words - used, "%s%s=%s",
-                             used ? " " : "", name, json_as_text(value, text));
+        if (scripts)
+            words[0] = '\0';
+        text_append(words, sizeof words, "%s%s=%s", words[0] ? " " : "", name,
+                    json_as_text(value, text));
         was = json_object_get(changed, name);
-        at = json_string_value(json_object_get(was, "set_at"));
+        at = json_text_of(was, "set_at");
         (void)time_parse(at ? at : "", 0, &ns);
-        if (was && used < sizeof words)
-            snprintf(words + used, sizeof words - used,
-                     " (set %s; started with %s)", term_time(ns, when),
-                     json_as_text(json_object_get(was, "started"), text));
+        if (was)
+            text_append(words, sizeof words, " (set %s; started with %s)",
+                        term_time(ns, when),
+                        json_as_text(json_object_get(was, "started"), text));
         if (scripts)
             words_print(title, "%s", words);
         title = scripts ? "" : title;
@@ -279,7 +263,8 @@ static void places_print(const struct snapshot *v)
         words_print("in custody", "%s", v->no_custody.text);
     if (v->custody >= 0 && v->worker == SNAPSHOT_RUNS)
         words_print("in custody",
-                    "%" PRId64 " in flight, %" PRId64 " received and waiting%s",
+                    "%" PRId64 " with a handler, %" PRId64
+                    " received and waiting%s",
                     v->custody - v->held, v->held, groups);
     else if (v->custody >= 0)
         words_print("in custody", "%" PRId64 " unfinished%s%s", v->held, groups,
@@ -288,107 +273,93 @@ static void places_print(const struct snapshot *v)
         words_print("store check", "%s", check);
     if (snapshot_unread(v->store_err))
         words_print("in the store", "%s", v->no_store.text);
-    else if (v->waiting >= 0)
-        words_print("in the store",
-                    "%" PRId64
-                    " waiting (delayed, retrying or interrupted), %" PRId64
-                    " blocked by their group, %" PRId64 " dead, %" PRId64
-                    " being replayed",
-                    v->waiting, v->parked, v->dead, v->replayed);
-    if (v->spooled <= 0)
+    else if (v->rows.waiting >= 0)
+        words_print(
+            "in the store",
+            "%" PRId64 " waiting (delayed, retrying or interrupted), %" PRId64
+            " blocked by their group, %" PRId64 " dead, %" PRId64
+            " being replayed",
+            v->rows.waiting, v->rows.parked, v->rows.dead, v->rows.replayed);
+    if (v->rows.spooled <= 0)
         return;
     if (v->worker != SNAPSHOT_RUNS)
         snprintf(room, sizeof room, "; they run when you start a worker");
-    else if (most && json_integer_value(most) <= v->spooled)
+    else if (most && json_integer_value(most) <= v->rows.spooled)
         snprintf(room, sizeof room,
                  ", as many as --spool allows; more stay in "
                  "the queue, and senders wait");
     else if (most)
         snprintf(room, sizeof room, ", of at most %s (--spool)",
                  json_as_text(most, text));
-    words_print("spooled", "%" PRId64 " waiting on disk%s", v->spooled, room);
+    words_print("spooled", "%" PRId64 " waiting on disk%s", v->rows.spooled,
+                room);
 }
 
-/* Print what the worker has received from which partitions. */
-static void partitions_print(const struct snapshot *v)
-{
-    const json_t *all = json_object_get(v->live, "partitions"), *part;
-    json_int_t in_hand = 0, blocked = 0;
-    char here[4 * 64 + 8] = "";
-    size_t i, used = 0;
-
-    if (json_array_size(all) == 0)
-        return;
-    json_array_foreach(all, i, part)
-    {
-        in_hand += json_integer_value(json_object_get(part, "in_hand"));
-        blocked += json_integer_value(json_object_get(part, "blocked_groups"));
-        if (used < sizeof here - 8 &&
-            json_is_true(json_object_get(part, "here")))
-            used +=
-                (size_t)snprintf(here + used, sizeof here - used, " %zu", i);
-    }
-    words_print("partitions", "%zu; messages have come from%s",
-                json_array_size(all),
-                used ? here
-                     : " none of them: another worker has them, or they are "
-                       "empty");
-    words_print("in hand",
-                "%" PRId64 " message%s of them; %" PRId64
-                " group%s waiting for a retry",
-                (int64_t)in_hand, term_plural((uint64_t)in_hand),
-                (int64_t)blocked, blocked == 1 ? " is" : "s are");
-}
-
-/* Print the age of the oldest message in each state, and the time of the last
- * receipt. */
-static void ages_print(const struct snapshot *v)
-{
-    const struct {
-        uint64_t ns;
-        const char *state;
-    } all[] = {{v->ages.waiting, "waiting"},
-               {v->ages.parked, "parked"},
-               {v->ages.spooled, "spooled"},
-               {v->held_since_ns, "held"}};
-    char text[256] = "", time[DURATION_TEXT], when[TIME_TEXT];
-    uint64_t now = clock_wall_ns();
-    size_t used = 0;
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].ns)
-            used += (size_t)snprintf(
-                text + used, sizeof text - used, "%s%s received %s ago",
-                used ? ", " : "", all[i].state,
-                duration_rough(now > all[i].ns ? now - all[i].ns : 0, time));
-    if (used)
-        words_print("oldest", "%s", text);
-    if (v->totals.received_ns)
-        words_print("last received", "%s",
-                    term_time_both(v->totals.received_ns, when));
-}
-
+/* Print everything about one queue: state, places and ages of messages, groups,
+ * partitions, counters, program and settings. */
 static void details_print(const struct snapshot *v)
 {
-    uint64_t held = snapshot_groups_held(v);
+    const json_t *all = json_object_get(v->live, "partitions"), *part;
+    uint64_t held = snapshot_groups_held(v), now = clock_wall_ns();
+    const struct {
+        uint64_t ns; /* 0: there is none */
+        const char *before, *behind;
+    } ages[] = {{v->rows.ages.waiting, "waiting received", " ago"},
+                {v->rows.ages.due <= now ? v->rows.ages.due : 0, "due", " ago"},
+                {v->rows.ages.parked, "parked received", " ago"},
+                {v->rows.ages.spooled, "spooled received", " ago"},
+                {v->held_since_ns, "received and waiting for", ""},
+                {v->queue_wait_ns ? now - v->queue_wait_ns : 0,
+                 "in the queue for about", ""}};
+    char text[512] = "", time[DURATION_TEXT], when[TIME_TEXT];
+    json_int_t in_hand = 0, blocked = 0;
+    size_t i;
 
     text_print("queue", v->queue);
     state_print(v);
     places_print(v);
-    ages_print(v);
+    for (i = 0; i < sizeof ages / sizeof *ages; i++)
+        if (ages[i].ns)
+            text_append(text, sizeof text, "%s%s %s%s", text[0] ? ", " : "",
+                        ages[i].before, term_since(ages[i].ns, time),
+                        ages[i].behind);
+    if (text[0])
+        words_print("oldest", "%s", text);
+    if (v->totals.received_ns)
+        words_print("last received", "%s",
+                    term_time_both(v->totals.received_ns, when));
     if (v->worker == SNAPSHOT_RUNS && snapshot_groups(v))
         words_print("groups",
                     "%" PRIu64 " known, %" PRIu64 " held by a dead letter%s%s",
                     snapshot_groups(v), held,
                     held ? ": mqdlq list --by group " : "",
                     held ? v->queue : "");
-    partitions_print(v);
+    text[0] = '\0';
+    json_array_foreach(all, i, part)
+    {
+        in_hand += json_integer_value(json_object_get(part, "in_hand"));
+        blocked += json_integer_value(json_object_get(part, "blocked_groups"));
+        if (strlen(text) < sizeof text - 8 &&
+            json_is_true(json_object_get(part, "here")))
+            text_append(text, sizeof text, " %zu", i);
+    }
+    if (json_array_size(all)) {
+        words_print("partitions", "%zu; messages have come from%s",
+                    json_array_size(all),
+                    text[0] ? text
+                            : " none of them: another worker has them, or they "
+                              "are empty");
+        words_print("in hand",
+                    "%" PRId64 " message%s of them; %" PRId64
+                    " group%s waiting for a retry",
+                    (int64_t)in_hand, term_plural((uint64_t)in_hand),
+                    (int64_t)blocked, blocked == 1 ? " is" : "s are");
+    }
     if (v->counters)
         counters_print(v);
     else if (snapshot_unread(v->counters_err) && !snapshot_changing(v))
         words_print("counters", "%s", v->no_counters.text);
     program_print(v);
-    settings_print(v);
 }
 
 /* ---- the verb ---- */
@@ -479,13 +450,14 @@ static int queue_print(const struct options *o, const char *name,
         term_cell_known(table, runs ? (int64_t)v.sum.running : -1);
         term_cell_known(table, runs ? (int64_t)snapshot_capacity(&v) : -1);
         term_cell_known(table, snapshot_waits(&v));
-        term_cell_known(table, v.dead);
+        term_cell_known(table, v.rows.dead);
         term_cell_known(table, v.counters ? (int64_t)v.sum.done : -1);
-    } else if (!is_absent(&v)) { /* else the error below tells it all */
+    } else if (!is_absent(&v)) { /* absent: the error below is enough */
         details_print(&v);
     }
     if (!status && !runs && (o->line.operand_count || v.shut))
-        status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue) &&
+        status = v.worker != SNAPSHOT_UNSEEN &&
+                         holder_find(&h, v.queue, NULL) &&
                          !holder_is_of(&h, v.dir.folder)
                      ? complain(EX_UNAVAILABLE,
                                 "no worker of this state directory is running "

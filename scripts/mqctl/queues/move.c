@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -283,12 +282,13 @@ static int letters_move(struct move *m, struct store *s, int null)
 
 /* ---- the verb ---- */
 
-/* Print what was moved, also if it was cut short. */
+/* Print what was moved, even if the move was interrupted. */
 static void moved_print(const struct move *m)
 {
     const struct snapshot *a = &m->after, *b = &m->before;
     uint64_t sent = forwarded_count(m, a);
-    int64_t waited = b->waiting + b->parked - a->waiting - a->parked;
+    int64_t waited =
+        b->rows.waiting + b->rows.parked - a->rows.waiting - a->rows.parked;
     uint64_t waiting = waited < 0                ? 0
                        : (uint64_t)waited > sent ? sent
                                                  : (uint64_t)waited;
@@ -337,12 +337,11 @@ static void moved_print(const struct move *m)
     for (size_t i = 0; i < count; i++)
         if (parts[i].n && !parts[i].moved)
             complain(0, "%" PRIu64 " %s", parts[i].n, parts[i].text);
-    if (!m->o->letters && a->dead > 0)
+    if (!m->o->letters && a->rows.dead > 0)
         complain(0,
-                 "%" PRId64
-                 " dead letter%s here; to move these, too: mqctl move "
-                 "--letters",
-                 a->dead, a->dead == 1 ? " stays" : "s stay");
+                 "%" PRId64 " dead letter%s here; to move them as well: mqctl "
+                 "move --letters",
+                 a->rows.dead, a->rows.dead == 1 ? " stays" : "s stay");
 }
 
 /* Create the queue on the broker, then move messages and letters. Returns an

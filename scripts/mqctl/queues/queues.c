@@ -33,7 +33,7 @@ struct kept {
 
 #define KEPT_TEXT 256
 
-/* Count what is saved. A missing file holds nothing. */
+/* Count the saved messages. A missing file has none. */
 static void kept_count(struct kept *k, struct snapshot *v)
 {
     char path[PATH_MAX];
@@ -45,9 +45,9 @@ static void kept_count(struct kept *k, struct snapshot *v)
     if (err ? snapshot_unread(err) : v->store_err)
         k->unknown = v->no_store;
     else if (!err) {
-        k->waiting = v->waiting + v->parked;
-        k->spooled = v->spooled;
-        k->dead = v->dead + v->replayed;
+        k->waiting = v->rows.waiting + v->rows.parked;
+        k->spooled = v->rows.spooled;
+        k->dead = v->rows.dead + v->rows.replayed;
     }
     if (v->custody >= 0)
         k->in_flight = v->custody;
@@ -205,12 +205,16 @@ int create_run(const struct options *o)
     return status;
 }
 
-/* Complain if a removal would lose messages or a worker. Returns an exit
- * status; 0: it would lose nothing. */
-static int in_the_way(struct snapshot *v)
+/* Complain if the queue has a worker, or if its removal would lose messages. An
+ * orphan was not named by the user, so for an orphan, messages that are saved
+ * for its next worker are also a reason. Returns an exit status; 0: remove
+ * it. */
+static int removal_check(struct snapshot *v, bool orphan)
 {
     const char *queue = SHELL_QUEUE(v->queue);
+    char text[KEPT_TEXT];
     struct holder h;
+    struct kept k;
 
     if (v->worker == SNAPSHOT_UNSEEN)
         return complain(v->no_live.status,
@@ -221,19 +225,20 @@ static int in_the_way(struct snapshot *v)
         return complain(
             EX_UNAVAILABLE,
             "worker %d is running on %s, and would create it again; stop it "
-            "first, with mqctl drain %s, or give --force",
+            "first, with mqctl drain --wait %s, or give --force",
             (int)v->pid, v->queue, queue);
     /* A worker with another state directory may have the queue open. */
-    if (v->has_queue && holder_find(&h, v->queue))
+    if (v->has_queue && holder_find(&h, v->queue, NULL))
         return h.there
-                   ? complain(EX_UNAVAILABLE,
-                              "worker %d is running on %s, with its state in "
-                              "%s, and would create it again; stop it first, "
-                              "with mqctl drain --state-dir %.*s %s, or give "
-                              "--force",
-                              (int)h.pid, v->queue, h.folder,
-                              (int)(strrchr(h.folder, '/') - h.folder),
-                              h.folder, queue)
+                   ? complain(
+                         EX_UNAVAILABLE,
+                         "worker %d is running on %s, with its state in "
+                         "%s, and would create it again; stop it first, "
+                         "with mqctl drain --state-dir %.*s --wait %s, or give "
+                         "--force",
+                         (int)h.pid, v->queue, h.folder,
+                         (int)(strrchr(h.folder, '/') - h.folder), h.folder,
+                         queue)
                    : complain(EX_UNAVAILABLE,
                               "an mqworker (pid %d) has %s open, and its state "
                               "directory cannot be seen here; see mqctl doctor "
@@ -246,14 +251,15 @@ static int in_the_way(struct snapshot *v)
             "take %s, or give --force",
             v->queue, v->depth, term_plural((uint64_t)v->depth),
             v->depth == 1 ? "it" : "them");
-    if (v->spooled > 0)
+    if (v->rows.spooled > 0)
         return complain(EX_UNAVAILABLE,
-                        "%s has %" PRId64 " message%s in its spool, in %s, "
-                        "that %s not run; let a worker do that, or give "
-                        "--force: then they stay there for the next one",
-                        v->queue, v->spooled, term_plural((uint64_t)v->spooled),
-                        v->dir.folder, v->spooled == 1 ? "has" : "have");
-    if (v->spooled < 0 && snapshot_unread(v->store_err))
+                        "%s has %" PRId64 " message%s in its spool, in %s; "
+                        "let a worker run %s first, or give --force to keep "
+                        "the spool for the next worker",
+                        v->queue, v->rows.spooled,
+                        term_plural((uint64_t)v->rows.spooled), v->dir.folder,
+                        v->rows.spooled == 1 ? "it" : "them");
+    if (v->rows.spooled < 0 && snapshot_unread(v->store_err))
         return complain(v->no_store.status,
                         "cannot tell whether it has messages in its spool: %s; "
                         "or give --force",
@@ -263,7 +269,20 @@ static int in_the_way(struct snapshot *v)
             v->no_queue.status,
             "cannot tell whether it holds messages: %s; or give --force",
             v->no_queue.text);
-    return 0;
+    if (!orphan || !v->has_folder)
+        return 0;
+    kept_count(&k, v);
+    if (k.unknown.status)
+        return complain(k.unknown.status,
+                        "%s was not removed: cannot check whether it has saved "
+                        "messages: %s; or give --force",
+                        v->queue, k.unknown.text);
+    if (!*kept_text(&k, text))
+        return 0;
+    return complain(EX_UNAVAILABLE,
+                    "%s was not removed: it has saved messages for its next "
+                    "worker, in %s: %s; or give --force",
+                    v->queue, v->dir.folder, text);
 }
 
 /* Print the object of a removal. `lost`: messages that went with the queue,
@@ -278,9 +297,9 @@ static int removal_json(const struct snapshot *v, bool removed, long lost)
     return json_print_line(line, stdout) < 0 ? complain_memory() : 0;
 }
 
-/* Remove the runtime folder of a queue that was removed, unless it holds
- * unfinished messages. Print that the queue was removed, what is saved of it,
- * where, and how to delete that. */
+/* Remove the runtime folder of a removed queue, unless the folder has
+ * unfinished messages. Then print that the queue was removed, which state of it
+ * is saved, where, and how to delete it. */
 static void removed_print(const struct options *o, struct snapshot *v,
                           long lost)
 {
@@ -290,11 +309,11 @@ static void removed_print(const struct options *o, struct snapshot *v,
 
     /* While the spool has rows the folder has to stay: it records which of
      * their messages have finished. */
-    if (v->spooled > 0)
+    if (v->rows.spooled > 0)
         snprintf(memory, MEMORY_TEXT,
                  "; unfinished messages stay, and run when a worker is "
                  "started: %" PRId64 " in the spool, %" PRId64 " in flight",
-                 v->spooled, v->custody > 0 ? v->custody : 0);
+                 v->rows.spooled, v->custody > 0 ? v->custody : 0);
     else if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
              v->worker != SNAPSHOT_UNSEEN) {
         kept_alive_remove(&v->dir);
@@ -319,13 +338,13 @@ static void removed_print(const struct options *o, struct snapshot *v,
         printf(" with %ld message%s in it", lost, lost == 1 ? "" : "s");
     if (v->has_folder) {
         kept_count(&k, v);
-        if (memory[0]) /* that text has these numbers */
+        if (memory[0]) /* it already has these two numbers */
             k.spooled = k.in_flight = 0;
         kept_text(&k, text);
         printf("; %s kept in %s until mqctl forget %s%s",
                k.unknown.status ? "its saved state is"
                : text[0]        ? text
-                                : "it has no saved messages, its numbers are",
+                                : "it has no saved messages, its counters are",
                v->dir.folder, SHELL_QUEUE(v->queue), memory);
     }
     putchar('\n');
@@ -342,28 +361,29 @@ static int no_queue_complain(const struct snapshot *v)
         v->has_folder ? SHELL_QUEUE(v->queue) : "");
 }
 
-/* Remove one queue; its retries and letters stay. `in_way` checks whether the
- * removal needs --force: 0, or an exit status. `more` describes the queue. */
+/* Remove one queue; its retries and letters stay. `orphan` describes a queue
+ * that --orphans has found; it is NULL for a queue that the user named. Returns
+ * an exit status. */
 static int remove_one(const struct options *o, const char *name,
-                      const char *more, int (*in_way)(struct snapshot *v))
+                      const char *orphan)
 {
     struct problem p = {0};
     struct snapshot v;
     struct queue *q = NULL;
     int status, err;
-    long lost = -1; /* messages that went with it; not known */
+    long lost = -1; /* messages in the removed queue; -1: not known */
 
     if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
         return complain_of(&p);
-    status = o->force ? 0 : in_way(&v);
+    status = o->force ? 0 : removal_check(&v, orphan != NULL);
     if (!status && o->dry_run) {
         if (!v.has_queue && v.no_queue.status == EX_NOINPUT)
             status = no_queue_complain(&v);
         else if (o->json)
             status = removal_json(&v, false, v.depth);
         else if (!o->quiet)
-            printf("%s: would be removed%s%s\n", v.queue, *more ? ": " : "",
-                   more);
+            printf("%s: would be removed%s%s\n", v.queue, orphan ? ": " : "",
+                   orphan ? orphan : "");
     } else if (!status) {
         /* A program that has the queue open may send until it is unlinked. */
         (void)queue_open(&q, v.queue, 0, NULL, NULL, NULL);
@@ -374,9 +394,10 @@ static int remove_one(const struct options *o, const char *name,
         if (err == -ENOENT)
             status = no_queue_complain(&v);
         else if (err)
-            status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
-                              "cannot remove %s: %s; its owner and root may",
-                              v.queue, errno_text(-err));
+            status =
+                complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
+                         "cannot remove %s: %s; only its owner and root can",
+                         v.queue, errno_text(-err));
         else
             removed_print(o, &v, lost);
     }
@@ -384,35 +405,9 @@ static int remove_one(const struct options *o, const char *name,
     return status;
 }
 
-/* ---- queues that no process has open ---- */
-
-/* Check an orphan once more before its removal, including the messages saved
- * for its next worker. */
-static int orphan_in_the_way(struct snapshot *v)
-{
-    char text[KEPT_TEXT];
-    struct kept k;
-    int status = in_the_way(v);
-
-    if (status || !v->has_folder)
-        return status;
-    kept_count(&k, v);
-    if (k.unknown.status)
-        return complain(k.unknown.status,
-                        "%s was not removed: cannot check whether it has saved "
-                        "messages: %s; or give --force",
-                        v->queue, k.unknown.text);
-    if (!*kept_text(&k, text))
-        return 0;
-    return complain(EX_UNAVAILABLE,
-                    "%s was not removed: it has saved messages for its next "
-                    "worker, in %s: %s; or give --force",
-                    v->queue, v->dir.folder, text);
-}
-
-/* Remove all queues that no process has open and whose name, with or without
- * its slash, fits the pattern. */
-static int orphans_run(const struct options *o)
+/* Remove the named queues. With --orphans, remove all queues that no process
+ * has open and whose name, with or without its slash, matches the pattern. */
+int remove_run(const struct options *o)
 {
     const char *match = o->filter.match;
     struct orphans all = {0}, again;
@@ -421,9 +416,15 @@ static int orphans_run(const struct options *o)
     size_t found = 0;
     int status = 0, worst = 0, one;
 
+    for (int i = 0; !o->orphans && i < o->line.operand_count; i++) {
+        one = remove_one(o, o->line.operands[i], NULL);
+        worst = worst > one ? worst : one;
+    }
+    if (!o->orphans)
+        return worst;
     if (queue_list_of_queues(&n, o->state_dir) < 0)
         return complain_memory();
-    if (orphans_find(&all, &n, o->state_dir) < 0)
+    if (orphans_find(&all, &n, o->state_dir, NULL) < 0)
         status = complain_memory();
     else if (all.hidden && !o->force && !o->dry_run)
         status = complain(EX_NOPERM,
@@ -431,25 +432,25 @@ static int orphans_run(const struct options *o)
                           "and may have queues open. Run as root, check mqctl "
                           "remove --orphans --dry-run, or give --force",
                           all.hidden, all.hidden == 1 ? "" : "es");
-    for (size_t i = 0; !status && i < n.count; i++)
-        for (size_t k = 0; k < all.count; k++) {
-            const struct queue_list name = {.at = &n.at[i], .count = 1};
+    for (size_t i = 0; !status && i < all.count; i++) {
+        char *queue = (char *)(uintptr_t)all.at[i].queue;
+        const struct queue_list name = {.at = &queue, .count = 1};
 
-            if (all.at[k].queue != n.at[i] ||
-                (match && fnmatch(match, n.at[i], 0) != 0 &&
-                 fnmatch(match, n.at[i] + 1, 0) != 0))
-                continue;
-            /* A program may have opened the queue since the list was made. */
-            if (orphans_find(&again, &name, o->state_dir) < 0)
-                continue;
-            if (again.count == 1) {
-                found++;
-                one = remove_one(o, n.at[i], orphan_text(&all.at[k], text),
-                                 orphan_in_the_way);
-                worst = worst > one ? worst : one;
-            }
-            orphans_free(&again);
+        if (match && fnmatch(match, queue, 0) != 0 &&
+            fnmatch(match, queue + 1, 0) != 0)
+            continue;
+        /* A program may have opened the queue since the list was made. */
+        if (orphans_find(&again, &name, o->state_dir, NULL) < 0) {
+            status = complain_memory();
+            break;
         }
+        if (again.count == 1) {
+            found++;
+            one = remove_one(o, queue, orphan_text(&all.at[i], text));
+            worst = worst > one ? worst : one;
+        }
+        orphans_free(&again);
+    }
     if (!status && found == 0 && !o->quiet && !o->json && match)
         printf("no orphan has a name that matches %s\n", match);
     else if (!status && found == 0 && !o->quiet && !o->json)
@@ -463,19 +464,6 @@ static int orphans_run(const struct options *o)
     orphans_free(&all);
     queue_list_free(&n);
     return status ? status : worst;
-}
-
-int remove_run(const struct options *o)
-{
-    int status = 0, one;
-
-    if (o->orphans)
-        return orphans_run(o);
-    for (int i = 0; i < o->line.operand_count; i++) {
-        one = remove_one(o, o->line.operands[i], "", in_the_way);
-        status = status > one ? status : one;
-    }
-    return status;
 }
 
 /* ---- forget: delete the saved state of a removed queue ---- */
@@ -502,18 +490,20 @@ static void forgotten_print(const struct options *o, const char *queue,
                k->unknown.status ? ", and unreadable messages" : "");
 }
 
-/* Delete the saved state under the lock, so that no worker can start. Count it
- * again: numbers counted before may be old. Returns an exit status. */
+/* Delete the saved state. The caller holds the lock, so that no worker can
+ * start meanwhile. Count the messages again, because a worker may have run
+ * since the first count. Returns an exit status. */
 static int forget_locked(const struct options *o, struct state_forget *f,
                          const char *queue)
 {
     const char *word = SHELL_QUEUE(queue);
     struct problem p = {0};
     char text[KEPT_TEXT];
+    struct snapshot_last last = {.locked = true};
     struct snapshot v;
     struct kept k;
 
-    if (snapshot_open(&v, o->state_dir, queue, false, &p) < 0)
+    if (snapshot_again(&v, &last, o->state_dir, queue, false, &p) < 0)
         return complain_of(&p);
     kept_count(&k, &v);
     kept_text(&k, text);

@@ -32,4 +32,11 @@ void watch_read(void);
 /* End the child. */
 void watch_end(void);
 
+/* Return the whole overview; `about` describes the server. The caller frees
+ * the result. */
+json_t *rows_all(json_t *about);
+/* Return the last look at a queue, which the next watch_read may free; NULL:
+ * there is none. */
+json_t *rows_look(const char *queue);
+
 #endif

@@ -143,36 +143,7 @@ static int letter_run(const struct options *o, const char *verb,
                                : EX_SOFTWARE;
 }
 
-/* ---- what the screen shows, looked up ---- */
-
-static void view_queue_fill(struct view_queue *q, const struct top_row *r)
-{
-    const struct snapshot *v = &r->v;
-
-    if (!r->looked) {
-        *q = (struct view_queue){
-            .name = r->queue, .past = &r->past, .problem = r->problem.text};
-        return;
-    }
-    *q = (struct view_queue){
-        .name = r->queue,
-        .past = &r->past,
-        .state = snapshot_state(v),
-        .depth = v->depth,
-        .depth_max = v->depth_max,
-        .rate = r->rate,
-        .running = (int64_t)v->sum.running,
-        .capacity = v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
-        .waits = snapshot_waits(v),
-        .dead = v->dead,
-        .p50 = r->p50,
-        .p99 = r->p99,
-        .done = v->sum.done,
-        .retried = v->sum.retried,
-        .died = v->sum.dead,
-        .last_error = v->head.texts[COUNTERS_LAST_ERROR],
-    };
-}
+/* ---- the messages of the chosen queue ---- */
 
 /* Print the beginning of a body, on one line. */
 static void body_text(char out[VIEW_BODY], const void *body, size_t size)
@@ -241,7 +212,8 @@ static int letter_add(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Read up to `letters` dead letters of the chosen queue. */
+/* Read the running messages of a queue and up to `letters` dead letters; `r` is
+ * NULL if no queue is chosen. */
 static void detail_fill(struct view_detail *d, struct top_row *r,
                         size_t letters)
 {
@@ -262,7 +234,8 @@ static void detail_fill(struct view_detail *d, struct top_row *r,
     }
     if (r->v.broker)
         d->no_letters = "they are on the broker: mqdlq list shows them";
-    else if (letters && r->v.dead > 0 && snapshot_store(&r->v, &store) == 0) {
+    else if (letters && r->v.rows.dead > 0 &&
+             snapshot_store(&r->v, &store) == 0) {
         (void)letters_each(store, &f, false, letter_add, d);
         store_close(&store);
     }
@@ -279,7 +252,8 @@ static struct top_row *row_named(const struct session *s, const char *queue)
     return NULL;
 }
 
-/* Update the view from the last look, for a terminal of that size. -ENOMEM. */
+/* Fill in the view from the last snapshots, for a terminal of that size.
+ * Returns 0 or -ENOMEM. */
 static int session_update(struct session *s, int columns, int rows)
 {
     struct view *v = &s->view;
@@ -296,8 +270,33 @@ static int session_update(struct session *s, int columns, int rows)
     }
     v->queues = s->queues;
     v->count = s->top->count;
-    for (size_t i = 0; i < v->count; i++)
-        view_queue_fill(&s->queues[i], s->top->rows[i]);
+    for (size_t i = 0; i < v->count; i++) {
+        const struct top_row *r = s->top->rows[i];
+        const struct snapshot *look = &r->v;
+
+        s->queues[i] = (struct view_queue){
+            .name = r->queue, .past = &r->past, .problem = r->problem.text};
+        if (r->looked)
+            s->queues[i] = (struct view_queue){
+                .name = r->queue,
+                .past = &r->past,
+                .state = snapshot_state(look),
+                .depth = look->depth,
+                .depth_max = look->depth_max,
+                .rate = r->rate,
+                .running = (int64_t)look->sum.running,
+                .capacity =
+                    look->worker == SNAPSHOT_RUNS ? snapshot_capacity(look) : 0,
+                .waits = snapshot_waits(look),
+                .dead = look->rows.dead,
+                .p50 = r->p50,
+                .p99 = r->p99,
+                .done = look->sum.done,
+                .retried = look->sum.retried,
+                .died = look->sum.dead,
+                .last_error = look->head.texts[COUNTERS_LAST_ERROR],
+            };
+    }
     view_sort(s->queues, v->count, v->sort, v->reverse);
     v->now_ns = clock_wall_ns();
     v->question = s->question.key ? s->question.text : NULL;
@@ -305,7 +304,7 @@ static int session_update(struct session *s, int columns, int rows)
     v->page_from = v->page_from < rest ? v->page_from : rest;
     if (!v->count)
         return 0;
-    /* Find the chosen queue and the chosen letter, wherever they are by now. */
+    /* Find the chosen queue and letter: they may have moved in their lists. */
     v->chosen = 0;
     for (size_t i = 0; i < v->count; i++)
         if (strcmp(s->chosen, s->queues[i].name) == 0)
@@ -317,7 +316,7 @@ static int session_update(struct session *s, int columns, int rows)
     for (size_t i = 0; i < count; i++)
         if (s->detail.letters[i].row == s->letter)
             v->letter = i;
-    if (v->letter >= count) /* the letter that is in its place by now */
+    if (v->letter >= count) /* the list has become shorter */
         v->letter = count ? count - 1 : 0;
     s->letter = count ? s->detail.letters[v->letter].row : 0;
     return 0;
@@ -566,9 +565,8 @@ static int screen_draw(struct session *s)
     return 0;
 }
 
-/* ---- keys ---- */
-
-/* Obey keys, and draw after each, until a moment or the end. */
+/* Obey keys, and draw the screen after each, until `end_ns` or until the user
+ * quits: then *on is false. Returns 0 or -ENOMEM. */
 static int keys_until(struct session *s, uint64_t end_ns, bool *on)
 {
     static const struct {
@@ -597,7 +595,7 @@ static int keys_until(struct session *s, uint64_t end_ns, bool *on)
         *on = next != SESSION_ENDS;
         if (!*on)
             return 0;
-        if ((next == SESSION_LOOKS && top_refresh(s->top) < 0) ||
+        if ((next == SESSION_LOOKS && top_look(s->top, false) < 0) ||
             screen_draw(s) < 0)
             return -ENOMEM;
     }
@@ -650,7 +648,7 @@ int top_screen(struct top *t)
          round++) {
         uint64_t end = clock_mono_ns() + o->interval_ns;
 
-        if (top_look(t) < 0 || screen_draw(&s) < 0 ||
+        if (top_look(t, true) < 0 || screen_draw(&s) < 0 ||
             keys_until(&s, end, &on) < 0)
             err = -ENOMEM;
     }

@@ -19,14 +19,18 @@
 #include "common/cli/term.h"
 #include "scripts/mqctl/queue_list.h"
 
-/* Return the row of a queue, a new one if need be; NULL: no memory. */
+/* Return the row of a queue. If there is none, add it in the order of names.
+ * NULL: no memory. */
 static struct top_row *row_get(struct top *t, const char *queue)
 {
     struct top_row **more, *r;
+    size_t at = 0;
+    int way = 1;
 
-    for (size_t i = 0; i < t->count; i++)
-        if (strcmp(t->rows[i]->queue, queue) == 0)
-            return t->rows[i];
+    while (at < t->count && (way = strcmp(t->rows[at]->queue, queue)) < 0)
+        at++;
+    if (way == 0)
+        return t->rows[at];
     more = reallocarray(t->rows, t->count + 1, sizeof *more);
     if (!more)
         return NULL;
@@ -35,27 +39,15 @@ static struct top_row *row_get(struct top *t, const char *queue)
     if (!r)
         return NULL;
     strlcpy(r->queue, queue, sizeof r->queue);
-    t->rows[t->count++] = r;
+    memmove(t->rows + at + 1, t->rows + at,
+            (t->count - at) * sizeof(struct top_row *));
+    t->rows[at] = r;
+    t->count++;
     return r;
 }
 
-/* Read how the queue is now; values of the last interval stay. */
-static void row_refresh(struct top *t, struct top_row *r)
-{
-    if (r->looked)
-        snapshot_close(&r->v);
-    r->looked =
-        snapshot_open(&r->v, snapshot_dir(t->dirs.at, t->dirs.count, r->queue),
-                      r->queue, !t->files_only, &r->problem) == 0;
-}
-
-static int row_order(const void *a, const void *b)
-{
-    return strcmp((*(struct top_row *const *)a)->queue,
-                  (*(struct top_row *const *)b)->queue);
-}
-
-/* Find the named queues, else all that have a folder by now. */
+/* Add rows for the named queues, or for all queues that have a state folder
+ * now. */
 static int rows_find(struct top *t)
 {
     struct queue_list n = {0};
@@ -75,12 +67,10 @@ static int rows_find(struct top *t)
     for (size_t i = 0; i < n.count && !err; i++)
         err = row_get(t, n.at[i]) ? 0 : -ENOMEM;
     queue_list_free(&n);
-    if (t->count)
-        qsort(t->rows, t->count, sizeof *t->rows, row_order);
     return err;
 }
 
-int top_look(struct top *t)
+int top_look(struct top *t, bool interval)
 {
     static struct histogram_sum handler, latency, part;
     int err = rows_find(t);
@@ -88,11 +78,19 @@ int top_look(struct top *t)
     for (size_t i = 0; i < t->count && !err; i++) {
         struct top_row *r = t->rows[i];
         uint64_t now = clock_mono_ns();
-        size_t at = r->past.looks++ % TOP_HISTORY;
         double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
-        bool same; /* the same run of the worker; a new one began at 0 */
+        bool same; /* no new worker has started, whose counts begin at 0 */
+        size_t at;
 
-        row_refresh(t, r);
+        if (r->looked)
+            snapshot_close(&r->v);
+        r->looked =
+            snapshot_again(&r->v, &r->last,
+                           snapshot_dir(t->dirs.at, t->dirs.count, r->queue),
+                           r->queue, !t->files_only, &r->problem) == 0;
+        if (!interval)
+            continue;
+        at = r->past.looks++ % TOP_HISTORY;
         r->measured = false;
         r->rate = 0;
         r->p50 = r->p99 = r->wait99 = 0;
@@ -100,8 +98,8 @@ int top_look(struct top *t)
             counters_histograms(r->v.counters, false, &handler, &latency);
             same = r->head.started_ns == r->v.head.started_ns &&
                    r->v.sum.ended >= r->sum.ended;
-            /* There is no interval at the first look, whose numbers are those
-             * of hours or days. */
+            /* The first look has no interval: its counts are from the whole
+             * run of the worker. */
             r->measured = r->counted;
             if (r->counted && same && seconds > 0)
                 r->rate = (double)(r->v.sum.ended - r->sum.ended) / seconds;
@@ -129,27 +127,6 @@ int top_look(struct top *t)
         r->past.rates[at] = (uint64_t)(r->rate + 0.5);
     }
     return err;
-}
-
-int top_refresh(struct top *t)
-{
-    int err = rows_find(t);
-
-    for (size_t i = 0; i < t->count && !err; i++)
-        row_refresh(t, t->rows[i]);
-    return err;
-}
-
-void top_free(struct top *t)
-{
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->rows[i]->looked)
-            snapshot_close(&t->rows[i]->v);
-        free(t->rows[i]);
-    }
-    free(t->rows);
-    t->rows = NULL;
-    t->count = 0;
 }
 
 /* ---- lines ---- */
@@ -182,45 +159,23 @@ static void round_text(const struct top_row *r, int width)
     printf("%-12s %9s %9s %4" PRIu64 "/%-4u %8s %6s %7s %7s %7s\n",
            snapshot_state_text(v), depth, rate, v->sum.running,
            v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
-           top_count(snapshot_waits(v), waiting), top_count(v->dead, dead),
+           top_count(snapshot_waits(v), waiting), top_count(v->rows.dead, dead),
            top_duration(r->p50, p50), top_duration(r->p99, p99),
            top_duration(r->wait99, wait));
 }
 
-/* Print the fields of status, and those of the last interval. */
-static int round_json(const struct top_row *r)
-{
-    char when[TIME_TEXT];
-    json_t *o = r->looked
-                    ? snapshot_json(&r->v)
-                    : json_pack("{s:o, s:o}", "queue", json_printable(r->queue),
-                                "error", json_printable(r->problem.text));
-    json_t *last = json_pack("{s:s, s:f, s:I, s:I, s:I}", "time",
-                             time_print(clock_wall_ns(), when), "rate", r->rate,
-                             "interval_handler_p50_ns", (json_int_t)r->p50,
-                             "interval_handler_p99_ns", (json_int_t)r->p99,
-                             "interval_latency_p99_ns", (json_int_t)r->wait99);
-    int err = json_object_update(o, last);
-
-    json_decref(last);
-    if (!err)
-        return json_print_line(o, stdout);
-    json_decref(o);
-    return -ENOMEM;
-}
-
-/* Print look after look, for pipes and files. Names are whole, as scripts read
- * these lines. */
+/* Print all queues in each round, for pipes and files. Names are not shortened,
+ * because scripts read these lines. */
 static int rounds_print(struct top *t)
 {
     uint64_t printed = 0;
-    char name[NAME_TEXT];
+    char name[NAME_TEXT], when[TIME_TEXT];
 
     cli_interrupt_catch();
     for (uint64_t round = 0; !cli_interrupt_seen(); round++) {
         int width = NAME_LEAST;
 
-        if (top_look(t) < 0)
+        if (top_look(t, true) < 0)
             return complain_memory();
         if (t->count == 0)
             return complain(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
@@ -235,13 +190,33 @@ static int rounds_print(struct top *t)
                 width = term_columns(name);
         }
         for (size_t i = 0; i < t->count; i++) {
+            const struct top_row *r = t->rows[i];
+            json_t *o;
+
             if (!t->o->json && printed++ % HEAD_EVERY == 0)
                 printf("%-8s  %-*s  %-12s %9s %9s %9s %8s %6s %7s %7s %7s\n",
                        "TIME", width, "QUEUE", "STATE", "DEPTH", "RATE/S",
                        "FLIGHT", "WAITING", "DEAD", "P50", "P99", "WAIT99");
-            if (!t->o->json)
-                round_text(t->rows[i], width);
-            else if (round_json(t->rows[i]) < 0)
+            if (!t->o->json) {
+                round_text(r, width);
+                continue;
+            }
+            /* Print the fields of mqctl status and those of the interval. */
+            o = r->looked
+                    ? snapshot_json(&r->v)
+                    : json_pack("{s:o, s:o}", "queue", json_printable(r->queue),
+                                "error", json_printable(r->problem.text));
+            if (json_object_update_new(
+                    o, json_pack("{s:s, s:f, s:I, s:I, s:I}", "time",
+                                 time_print(clock_wall_ns(), when), "rate",
+                                 r->rate, "interval_handler_p50_ns",
+                                 (json_int_t)r->p50, "interval_handler_p99_ns",
+                                 (json_int_t)r->p99, "interval_latency_p99_ns",
+                                 (json_int_t)r->wait99)) < 0) {
+                json_decref(o);
+                return complain_memory();
+            }
+            if (json_print_line(o, stdout) < 0)
                 return complain_memory();
         }
         if (fflush(stdout) != 0 ||
@@ -252,8 +227,8 @@ static int rounds_print(struct top *t)
     return 0;
 }
 
-/* Show a screen on a terminal that can do more than print; else, and for JSON,
- * print lines. */
+/* Show a screen if the terminal has one. Otherwise, and for --json, print
+ * lines. */
 int top_run(const struct options *o)
 {
     struct top t = {.o = o, .dirs = {.at = {o->state_dir}, .count = 1}};
@@ -266,14 +241,19 @@ int top_run(const struct options *o)
     struct problem p = {0};
     int status;
 
-    /* Refuse a name that is no queue of this machine: it may be mistyped. */
+    /* Refuse the name of a missing queue: it may be mistyped. */
     for (int i = 0; i < o->line.operand_count; i++)
         if (snapshot_name(o->line.operands[i], name, &p) < 0 ||
             (snapshot_named_folder(&dir, o->state_dir, name, &p) < 0 &&
              p.status == EX_NOINPUT))
             return complain_of(&p);
     status = screen ? top_screen(&t) : rounds_print(&t);
-    top_free(&t);
+    for (size_t i = 0; i < t.count; i++) {
+        if (t.rows[i]->looked)
+            snapshot_close(&t.rows[i]->v);
+        free(t.rows[i]);
+    }
+    free(t.rows);
     cli_interrupt_die();
     return status;
 }

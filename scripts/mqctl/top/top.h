@@ -19,16 +19,17 @@ struct top_row {
     char queue[QUEUE_NAME_MAX];
     bool looked; /* `v` is open */
     struct snapshot v;
-    struct problem problem; /* if it is not */
+    struct snapshot_last last;
+    struct problem problem; /* why not, if `v` is not open */
     /* ---- of the last interval ---- */
     bool measured;     /* there was an interval between two looks */
     double rate;       /* finished handlers per second */
     uint64_t p50, p99; /* handler time, ns; 0: no handler finished */
     uint64_t wait99;   /* latency, ns; 0: no handler started */
     struct history past;
-    /* ---- the look before ---- */
-    bool counted;   /* counters were found, so the rest is known */
-    uint64_t at_ns; /* monotonic */
+    /* ---- of the previous look ---- */
+    bool counted;   /* counters were found, so the fields below are set */
+    uint64_t at_ns; /* time of that look, monotonic */
     struct counters_header head;
     struct counters_sum sum;
     struct histogram_sum handler, latency;
@@ -43,11 +44,9 @@ struct top {
     char trouble[256]; /* with the state directory; "": none */
 };
 
-/* Look at all queues, an interval after the last look. */
-int top_look(struct top *t);
-/* Look at all queues in between; rates and curves keep the last interval. */
-int top_refresh(struct top *t);
-void top_free(struct top *t);
+/* Look at all queues. With `interval`, compute rates, quantiles and curves of
+ * the time since the last such look; else they stay as they are. */
+int top_look(struct top *t, bool interval);
 
 /* Show a screen on the terminal, and obey keys until q; returns an exit status.
  * (screen.c) */
