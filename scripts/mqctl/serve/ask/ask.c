@@ -15,8 +15,9 @@
 #define RATE_MOST 1000000
 
 /* Type of a member's value. */
-enum kind { TEXT, TEXTS, COUNT, RATE, FLAG, FILTER, SETTING };
+enum kind { ANY_TEXT, TEXT, TEXTS, COUNT, RATE, FLAG, FILTER, SETTING };
 static const char *const kinds[] = {
+    [ANY_TEXT] = "a text",
     [TEXT] = "a non-empty text",
     [TEXTS] = "a list of non-empty texts",
     [COUNT] = "a whole number from 0 up",
@@ -39,15 +40,22 @@ static const struct member {
     {SERVE_SET, NULL, NULL, SETTING},
     {SERVE_RUN_NOW, NULL, "ids", TEXTS},
     {SERVE_CANCEL, NULL, "ids", TEXTS},
+    {SERVE_CANCEL, NULL, "running", FLAG},
     {SERVE_STEER_GROUP, NULL, "group", TEXT},
     {SERVE_REPLAY, NULL, "rows", TEXTS},
+    {SERVE_REPLAY, NULL, "message_id", TEXT},
+    {SERVE_REPLAY, NULL, "again", FLAG},
     {SERVE_REPLAY, NULL, "filter", FILTER},
     {SERVE_REPLAY, NULL, "up_to", TEXT},
     {SERVE_REPLAY, NULL, "expect_count", COUNT},
     {SERVE_REPLAY, NULL, "rate", RATE},
     {SERVE_REPLAY, NULL, "canary", FLAG},
     {SERVE_REPLAY, NULL, "reset_expiry", FLAG},
+    {SERVE_EDIT, NULL, "body", ANY_TEXT},
+    {SERVE_EDIT, NULL, "reset_expiry", FLAG},
+    {SERVE_EDIT, NULL, "message_id", TEXT},
     {SERVE_DISCARD, NULL, "rows", TEXTS},
+    {SERVE_DISCARD, NULL, "message_id", TEXT},
     {SERVE_DISCARD, NULL, "filter", FILTER},
     {SERVE_DISCARD, NULL, "up_to", TEXT},
     {SERVE_DISCARD, NULL, "expect_count", COUNT},
@@ -60,6 +68,8 @@ static bool has_kind(const json_t *value, enum kind kind)
     size_t i;
 
     switch (kind) {
+    case ANY_TEXT:
+        return json_is_string(value);
     case TEXT:
         return json_string_length(value) > 0;
     case TEXTS:
@@ -84,30 +94,12 @@ static bool has_kind(const json_t *value, enum kind kind)
     return false;
 }
 
-static int filter_check(json_t *filter, struct problem *p)
-{
-    char known[128];
-    const char *name;
-    json_t *value;
-
-    json_object_foreach(filter, name, value)
-    {
-        if (serve_query_find(name, QUERY_FILTER) == QUERY_COUNT)
-            return problem_set(
-                p, EX_USAGE, EINVAL,
-                "filter: \"%.64s\" is not known; it can have %s", name,
-                serve_query_list(QUERY_FILTER, known, sizeof known));
-        if (!has_kind(value, TEXT))
-            return problem_set(p, EX_USAGE, EINVAL, "filter: %s must be %s",
-                               name, kinds[TEXT]);
-    }
-    return 0;
-}
-
 static int member_check(const struct serve_ask *a, const char *name,
                         json_t *value, struct problem *p)
 {
     char known[256] = "";
+    const char *inner;
+    json_t *text;
     size_t n = 0;
 
     for (size_t i = 0; i < MEMBERS; i++) {
@@ -125,7 +117,20 @@ static int member_check(const struct serve_ask *a, const char *name,
         if (!has_kind(value, m->kind))
             return problem_set(p, EX_USAGE, EINVAL, "%.64s must be %s", name,
                                kinds[m->kind]);
-        return m->kind == FILTER ? filter_check(value, p) : 0;
+        if (m->kind != FILTER)
+            return 0;
+        json_object_foreach(value, inner, text)
+        {
+            if (serve_query_find(inner, QUERY_FILTER) == QUERY_COUNT)
+                return problem_set(
+                    p, EX_USAGE, EINVAL,
+                    "filter: \"%.64s\" is not known; it can have %s", inner,
+                    serve_query_list(QUERY_FILTER, known, sizeof known));
+            if (!has_kind(text, TEXT))
+                return problem_set(p, EX_USAGE, EINVAL, "filter: %s must be %s",
+                                   inner, kinds[TEXT]);
+        }
+        return 0;
     }
     return problem_set(p, EX_USAGE, EINVAL,
                        "\"%.64s\" is not known here; the body can have %s",
@@ -211,6 +216,8 @@ int answer_print(void *ask)
         return ask_body(a);
     if (what == SERVE_REPLAY || what == SERVE_DISCARD)
         return ask_rows(a);
+    if (what == SERVE_EDIT)
+        return ask_edit(a);
     data = asks[what](a, &p);
     if (!data && p.text[0])
         return complain_of(&p);

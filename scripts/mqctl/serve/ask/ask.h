@@ -224,6 +224,12 @@ json_t *ask_outcome(const struct serve_ask *a, struct problem *p);
 /* Print the rows that a request to replay or discard is about, one a line,
  * oldest first; an exit status, 1 if there are not as many as it expects. */
 int ask_rows(const struct serve_ask *a);
+/* Become mqdlq, which sends a letter with the body of the request; returns an
+ * exit status if mqdlq cannot be run. */
+int ask_edit(const struct serve_ask *a);
+/* Become mqdlq; `argv` ends with NULL. Returns an exit status if it cannot be
+ * run. */
+int mqdlq_become(const char *const argv[]);
 
 /* ---- texts ---- */
 

@@ -712,6 +712,7 @@ json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
 /* ---- letters to replay or to discard ---- */
 
 #define ROWS_MOST 100000 /* letters of one request */
+#define EDIT_WAIT "5s"   /* for room in the queue; a request has 10 s */
 
 /* The letters of a request. */
 struct chosen {
@@ -795,6 +796,28 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
     return err < 0 ? complain_of(&p) : 0;
 }
 
+/* Refuse a letter that is no longer the message that the page showed, because
+ * an edit gave it another id. An unreadable letter is left to mqdlq. */
+static int letter_check(const struct serve_ask *a, int64_t row, const char *id,
+                        struct problem *p)
+{
+    char now[ULID_TEXT];
+    struct store_row m;
+    struct store *s;
+    int err = ask_store(a, a->path.queue, &s, p);
+
+    if (err)
+        return err;
+    err = s ? store_get(s, row, &m, NULL, 0, NULL) : -ENOENT;
+    store_close(&s);
+    if (err || strcmp(id, ulid_print(m.id, now)) == 0)
+        return 0;
+    return problem_set(p, 1, ESTALE,
+                       "letter %" PRId64 " is another message now, %s, because "
+                       "it was edited; reload the page",
+                       row, now);
+}
+
 int ask_rows(const struct serve_ask *a)
 {
     struct problem p;
@@ -831,6 +854,55 @@ int ask_rows(const struct serve_ask *a)
                         " were expected; reload the list",
                         count, json_integer_value(expected));
     return status;
+}
+
+int mqdlq_become(const char *const argv[])
+{
+    char path[PATH_MAX];
+    int err = file_of_program(path, "mqdlq");
+
+    if (!err)
+        execv(path, (char *const *)argv);
+    return complain(EX_OSERR, "cannot run mqdlq: %s",
+                    errno_text(err ? -err : errno));
+}
+
+int ask_edit(const struct serve_ask *a)
+{
+    int in = memfd_create("mqctl-body", MFD_CLOEXEC);
+    const char *argv[16] = {"mqdlq",   "edit",   "--json", "--wait",
+                            EDIT_WAIT, "--body", "-"};
+    char row[24];
+    struct problem p;
+    json_t *body = ask_body_read(a, &p);
+    json_t *text = json_object_get(body, "body");
+    const char *shown = json_string_value(json_object_get(body, "message_id"));
+    size_t n = 7;
+
+    if (!body || ask_kept_here(a->path.queue, &p) < 0)
+        return complain_of(&p);
+    if (a->o->no_bodies)
+        return complain(EX_NOPERM, "this server shows no bodies (--no-bodies)");
+    if (!text)
+        return complain(EX_USAGE, "body is missing: give the new body");
+    if (shown && letter_check(a, a->path.row, shown, &p) != 0)
+        return complain_of(&p);
+    if (in < 0 ||
+        file_write(in, json_string_value(text), json_string_length(text), 0) <
+            0 ||
+        dup2(in, STDIN_FILENO) < 0)
+        return complain(EX_OSERR, "cannot keep the body: %s",
+                        errno_text(errno));
+    if (json_is_true(json_object_get(body, "reset_expiry")))
+        argv[n++] = "--reset-expiry";
+    if (ask_state_dir(a, a->path.queue)) {
+        argv[n++] = "--state-dir";
+        argv[n++] = ask_state_dir(a, a->path.queue);
+    }
+    snprintf(row, sizeof row, "%" PRId64, a->path.row);
+    argv[n++] = a->path.queue;
+    argv[n++] = row;
+    return mqdlq_become(argv);
 }
 
 json_t *ask_outcome(const struct serve_ask *a, struct problem *p)

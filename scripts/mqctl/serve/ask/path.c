@@ -1,9 +1,10 @@
-/* path.c - see path.h */
-#include "scripts/mqctl/serve/ask/path.h"
+/* path.c - the routes (see ask.h) */
+#include "scripts/mqctl/serve/ask/ask.h"
 
-#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <bsd/string.h>
 
 #include "common/broker/broker_operand.h"
 
@@ -22,14 +23,16 @@ const char *const serve_query_names[QUERY_COUNT] = {
 #define LETTERS (QUERY_FILTER | QUERY(AFTER) | QUERY(LIMIT))
 
 /* docs/openapi.yaml describes the routes below /api/ and their answers. */
-#define Q API "/queues/{q}"
 static const struct serve_route routes[] = {
     {"GET", "/", .what = SERVE_PAGE},
     {"GET", "/dead", .what = SERVE_PAGE},
     {"GET", "/groups", .what = SERVE_PAGE},
     {"GET", "/find", .what = SERVE_PAGE},
     {"GET", "/queues/{q}", .what = SERVE_PAGE},
-    {"GET", "/queues/{q}/{word}", .what = SERVE_PAGE},
+    {"GET", "/queues/{q}/messages", .what = SERVE_PAGE},
+    {"GET", "/queues/{q}/dead", .what = SERVE_PAGE},
+    {"GET", "/queues/{q}/groups", .what = SERVE_PAGE},
+    {"GET", "/queues/{q}/settings", .what = SERVE_PAGE},
     {"GET", "/queues/{q}/dead/{row}", .what = SERVE_PAGE},
     {"GET", "/queues/{q}/messages/{word}", .what = SERVE_PAGE},
     {"GET", "/static/{word}", SERVE_FILE, .open = true},
@@ -65,6 +68,7 @@ static const struct serve_route routes[] = {
     {"DELETE", API "/jobs/{row}", SERVE_JOB_STOP, .write = true},
     {"POST", API "/queues/{q}/letters/replay", SERVE_REPLAY, .write = true},
     {"POST", API "/queues/{q}/letters/discard", SERVE_DISCARD, .write = true},
+    {"POST", API "/queues/{q}/letters/{row}/edit", SERVE_EDIT, .write = true},
     {"POST", API "/queues/{q}/messages/run-now", SERVE_RUN_NOW, .write = true},
     {"POST", API "/queues/{q}/messages/cancel", SERVE_CANCEL, .write = true},
     {"POST", API "/queues/{q}/groups/{word}", SERVE_STEER_GROUP, .write = true},
@@ -107,15 +111,6 @@ bool serve_number_read(const char *text, int64_t *out)
     return true;
 }
 
-/* Return the value of a hex digit; -1 if it is none. */
-static int hex_value(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
 /* Read a queue on a broker. Its name has slashes, so it is percent-encoded
  * twice in a path, and once here. */
 static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
@@ -125,16 +120,16 @@ static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
     struct problem p;
     size_t n = 0;
 
-    for (; *text; n++) {
-        int high = *text == '%' ? hex_value(text[1]) : 0;
-        int low = *text == '%' && high >= 0 ? hex_value(text[2]) : 0;
+    for (; *text; text++) {
+        char digits[3] = "";
 
-        if (high < 0 || low < 0)
-            return false;
-        plain[n] = *text;
-        if (*text == '%')
-            plain[n] = (char)(high << 4 | low);
-        text += *text == '%' ? 3 : 1;
+        if (*text == '%') {
+            strlcpy(digits, text + 1, sizeof digits);
+            if (strspn(digits, "0123456789abcdefABCDEF") != 2)
+                return false;
+            text += 2;
+        }
+        plain[n++] = digits[0] ? (char)strtoul(digits, NULL, 16) : *text;
     }
     plain[n] = '\0';
     if (strlen(plain) != n || !broker_operand_is(plain) ||
@@ -144,43 +139,34 @@ static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
     return true;
 }
 
-/* Read the segment of a path that a {...} of a pattern stands for. */
-static bool segment_read(struct serve_path *out, const char *kind,
-                         const char *text, size_t size)
-{
-    char copy[SERVE_SEGMENT];
-
-    if (size == 0 || size + 2 > sizeof copy)
-        return false;
-    copy[0] = '/';
-    memcpy(copy + 1, text, size);
-    copy[size + 1] = '\0';
-    if (strncmp(kind, "{q}", 3) == 0)
-        return operand_read(out->queue, copy + 1) ||
-               queue_name(copy, out->queue, NULL) == 0;
-    if (strncmp(kind, "{row}", 5) == 0)
-        return serve_number_read(copy + 1, &out->row);
-    if (size >= sizeof out->word)
-        return false;
-    memcpy(out->word, text, size);
-    out->word[size] = '\0';
-    return true;
-}
-
 /* Read a path. Returns false if it does not have the form of the pattern. */
 static bool path_match(struct serve_path *out, const char *pattern,
                        const char *path)
 {
+    char segment[SERVE_SEGMENT] = "/"; /* as the name of a queue begins */
+    bool fits;
+
     *out = (struct serve_path){0};
     for (;;) {
         size_t n = strcspn(path, "/"), want = strcspn(pattern, "/");
 
-        if (*pattern == '{') {
-            if (!segment_read(out, pattern, path, n))
-                return false;
-        } else if (n != want || memcmp(path, pattern, n) != 0) {
-            return false;
+        fits = *pattern == '{' && n > 0 && n + 2 <= sizeof segment;
+        if (fits) {
+            memcpy(segment + 1, path, n);
+            segment[n + 1] = '\0';
         }
+        if (*pattern != '{')
+            fits = n == want && memcmp(path, pattern, n) == 0;
+        else if (fits && strncmp(pattern, "{q}", 3) == 0)
+            fits = operand_read(out->queue, segment + 1) ||
+                   queue_name(segment, out->queue, NULL) == 0;
+        else if (fits && strncmp(pattern, "{row}", 5) == 0)
+            fits = serve_number_read(segment + 1, &out->row);
+        else if (fits)
+            fits = strlcpy(out->word, segment + 1, sizeof out->word) <
+                   sizeof out->word;
+        if (!fits)
+            return false;
         path += n;
         pattern += want;
         if (!*path || !*pattern)
