@@ -263,212 +263,167 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
     return json_pack("{s:o}", "findings", all);
 }
 
-/* Return true if two findings are the same but for the queue and for numbers in
- * their texts; texts that begin with a number are sums of one kind. */
-static bool finding_is_same(const json_t *x, const json_t *y)
-{
-    const char *a = json_string_value(json_object_get(x, "text"));
-    const char *b = json_string_value(json_object_get(y, "text"));
-    static const char digits[] = "0123456789";
-
-    if (!json_equal(json_object_get(x, "check"), json_object_get(y, "check")) ||
-        !json_equal(json_object_get(x, "level"), json_object_get(y, "level")) ||
-        json_is_null(json_object_get(x, "queue")) !=
-            json_is_null(json_object_get(y, "queue")))
-        return false;
-    if (strchr(digits, *a) && strchr(digits, *b))
-        return true;
-    for (;;) {
-        size_t n = strspn(a, digits), m = strspn(b, digits);
-
-        if ((n == 0) != (m == 0) || a[n] != b[m])
-            return false;
-        if (!a[n])
-            return true;
-        a += n + 1;
-        b += m + 1;
-    }
-}
-
 /* Return what names a finding as long as it lasts: the check and its text
- * without numbers, or only the check if the text begins with a number. */
+ * without numbers, their units ("2h") and the s of plurals, or only the check
+ * if the text begins with a number, because such texts are sums of one kind. */
 static json_t *finding_id(const char *check, const char *text)
 {
+    bool number = false;
     char plain[768];
     size_t n = 0;
 
     if (isdigit((unsigned char)*text))
         return json_string(check);
-    for (; *text && n < sizeof plain - 1; text++)
-        if (!isdigit((unsigned char)*text))
+    for (; *text && n < sizeof plain - 1; text++) {
+        unsigned char c = (unsigned char)*text, next = (unsigned char)text[1];
+
+        number = isdigit(c) || (number && isalpha(c));
+        if (!number && (c != 's' || isalpha(next)))
             plain[n++] = *text;
+    }
     plain[n] = '\0';
     return json_sprintf("%s: %s", check, plain);
 }
 
 /* Set text and fix of a finding of several queues: "450 dead letters in 3
- * queues", or "3 queues: it is paused". */
+ * queues", or "3 queues: paused". */
 static void finding_join(json_t *finding, json_t *queues)
 {
-    const char *text = json_string_value(json_object_get(finding, "text"));
+    size_t i, count = json_array_size(queues);
+    json_int_t sum = 0, most = -1;
+    const char *text = "";
     const json_t *one;
-    json_int_t sum = 0;
     json_t *joined;
-    size_t i, most = 0;
 
     json_array_foreach(queues, i, one)
     {
         json_int_t n = json_integer_value(json_object_get(one, "count"));
 
-        if (n > json_integer_value(
-                    json_object_get(json_array_get(queues, most), "count")))
-            most = i;
+        if (n > most)
+            text = json_string_value(json_object_get(one, "text"));
+        most = n > most ? n : most;
         sum += n;
     }
-    if (json_is_null(json_object_get(json_array_get(queues, 0), "queue"))) {
-        joined = json_sprintf("%s, and %zu more like this", text,
-                              json_array_size(queues) - 1);
-    } else if (sum) {
-        text = json_string_value(
-            json_object_get(json_array_get(queues, most), "text"));
-        joined =
-            json_sprintf("%" JSON_INTEGER_FORMAT "%s in %zu queues", sum,
-                         text + strcspn(text, " "), json_array_size(queues));
-    } else {
-        joined = json_sprintf("%zu queues: %s", json_array_size(queues), text);
-    }
+    if (json_is_null(json_object_get(json_array_get(queues, 0), "queue")))
+        joined = json_sprintf("%s, and %zu more like this", text, count - 1);
+    else if (sum)
+        joined = json_sprintf("%" JSON_INTEGER_FORMAT "%s in %zu queues", sum,
+                              text + strcspn(text, " "), count);
+    else
+        joined = json_sprintf("%zu queues: %s", count, text);
     json_object_set_new(finding, "text", joined);
     json_object_set_new(finding, "fix", json_null());
 }
 
-/* Return true if the finding of `x` comes before that of `y`: the worse one,
- * then one of queues before one of the machine, then the one of more queues. */
+/* Return true if finding `x` comes before `y`: the worse one, then one of
+ * queues before one of the machine, then the one of more queues. */
 static bool finding_is_before(const json_t *x, const json_t *y)
 {
-    const char *level = json_string_value(json_object_get(x, "level"));
-    bool machine = json_is_null(json_object_get(
-        json_array_get(json_object_get(x, "queues"), 0), "queue"));
+    const json_t *level = json_object_get(x, "level"),
+                 *these = json_object_get(x, "queues"),
+                 *those = json_object_get(y, "queues");
+    bool machine =
+        json_is_null(json_object_get(json_array_get(these, 0), "queue"));
 
-    if (!json_equal(json_object_get(x, "level"), json_object_get(y, "level")))
-        return strcmp(level, "bad") == 0;
+    if (!json_equal(level, json_object_get(y, "level")))
+        return strcmp(json_string_value(level), "bad") == 0;
     if (machine !=
-        json_is_null(json_object_get(
-            json_array_get(json_object_get(y, "queues"), 0), "queue")))
+        json_is_null(json_object_get(json_array_get(those, 0), "queue")))
         return !machine;
-    return json_array_size(json_object_get(x, "queues")) >
-           json_array_size(json_object_get(y, "queues"));
+    return json_array_size(these) > json_array_size(those);
 }
 
 json_t *ask_findings(const struct serve_ask *a, struct problem *p)
 {
-    json_t *all = ask_doctor(a, p), *list = json_array(), *f, *same = NULL,
-           *queues;
-    size_t i, at;
+    json_t *all = ask_doctor(a, p), *alike = json_object(),
+           *list = json_array(), *f, *same, *queues;
+    const char *key;
+    size_t i;
 
     if (!all)
         return NULL;
+    /* Findings are alike if they differ only in the queue and in numbers. */
     json_array_foreach(json_object_get(all, "findings"), i, f)
     {
         const char *check = json_string_value(json_object_get(f, "check"));
         const char *level = json_string_value(json_object_get(f, "level"));
         const char *queue = json_string_value(json_object_get(f, "queue"));
         const char *text = json_string_value(json_object_get(f, "text"));
+        json_t *id, *name;
 
         if (strcmp(level, "warn") != 0 && strcmp(level, "bad") != 0)
             continue;
-        json_array_foreach(list, at, same)
-        {
-            if (finding_is_same(json_object_get(same, "first"), f))
-                break;
-        }
-        if (at == json_array_size(list)) {
-            same = json_pack("{s:O, s:s, s:s, s:o, s:O, s:[], s:o}", "first", f,
+        id = finding_id(check, text);
+        name = json_sprintf("%s %d %s", level, queue != NULL,
+                            json_string_value(id));
+        same = json_object_get(alike, json_string_value(name));
+        if (!same) {
+            same = json_pack("{s:O, s:s, s:s, s:o, s:O, s:[]}", "id", id,
                              "check", check, "level", level, "text",
                              queue ? json_sprintf("%s: %s", queue, text)
                                    : json_string(text),
-                             "fix", json_object_get(f, "fix"), "queues", "id",
-                             finding_id(check, text));
-            json_array_append_new(list, same);
+                             "fix", json_object_get(f, "fix"), "queues");
+            json_object_set_new(alike, json_string_value(name), same);
         }
-        queues = json_object_get(same, "queues");
+        json_decref(id);
+        json_decref(name);
         json_array_append_new(
-            queues, json_pack("{s:o, s:s?, s:o, s:s, s:O}", "id",
-                              json_sprintf("%s:%s", queue ? queue : "", check),
-                              "queue", queue, "count",
-                              isdigit((unsigned char)*text)
-                                  ? json_integer(strtoll(text, NULL, 10))
-                                  : json_null(),
-                              "text", text, "fix", json_object_get(f, "fix")));
+            json_object_get(same, "queues"),
+            json_pack("{s:o, s:s?, s:o, s:s, s:O}", "id",
+                      json_sprintf("%s:%s", queue ? queue : "", check), "queue",
+                      queue, "count",
+                      isdigit((unsigned char)*text)
+                          ? json_integer(strtoll(text, NULL, 10))
+                          : json_null(),
+                      "text", text, "fix", json_object_get(f, "fix")));
     }
     json_decref(all);
-    all = json_array();
-    while (json_array_size(list)) {
-        size_t best = 0;
-
-        json_array_foreach(list, at, f)
-        {
-            if (finding_is_before(f, json_array_get(list, best)))
-                best = at;
-        }
-        f = json_array_get(list, best);
-        queues = json_object_get(f, "queues");
-        if (json_array_size(queues) > 1) {
-            json_object_set(
-                f, "text",
-                json_object_get(json_object_get(f, "first"), "text"));
-            finding_join(f, queues);
-        }
-        json_object_del(f, "first");
-        json_array_append(all, f);
-        json_array_remove(list, best);
+    json_object_foreach(alike, key, same)
+    {
+        queues = json_object_get(same, "queues");
+        if (json_array_size(queues) > 1)
+            finding_join(same, queues);
+        i = json_array_size(list);
+        while (i > 0 && finding_is_before(same, json_array_get(list, i - 1)))
+            i--;
+        json_array_insert(list, i, same);
     }
-    json_decref(list);
-    return json_pack("{s:o}", "findings", all);
-}
-
-/* Look for a message in all queues of a directory. */
-static void directory_explain(const struct serve_ask *a, const char *dir,
-                              json_t *found)
-{
-    struct queue_list n = {0};
-
-    if (queue_list_of_workers(&n, dir) < 0)
-        return;
-    for (size_t i = 0; i < n.count; i++) {
-        char *operands[] = {n.at[i], (char *)a->query[QUERY_ID]};
-        struct options o = {.json = true,
-                            .state_dir = dir,
-                            .line = {.verb = VERB_EXPLAIN,
-                                     .operands = operands,
-                                     .operand_count = 2}};
-
-        if (!a->query[QUERY_QUEUE] ||
-            strcmp(a->query[QUERY_QUEUE], n.at[i]) == 0)
-            (void)ask_verb(explain_run, &o, found);
-    }
-    queue_list_free(&n);
+    json_decref(alike);
+    return json_pack("{s:o}", "findings", list);
 }
 
 json_t *ask_explain(const struct serve_ask *a, struct problem *p)
 {
-    static const char blanks[] = " \t\r\n"; /* which a paste may contain */
+    static const char blanks[] = " \t\r\n"; /* around an id that was pasted */
     const char *queue = a->query[QUERY_QUEUE], *text = a->query[QUERY_ID];
-    struct serve_ask trimmed = *a;
-    char id[128];
+    struct serve_ask named;
+    char id[128] = "";
     json_t *all = json_array(), *found = json_array(), *one;
+    struct queue_list list = {0};
     size_t i, n;
 
-    if (queue && *queue && !ask_named_queue(a, &trimmed, p))
+    if (queue && !ask_named_queue(a, &named, p))
         return NULL;
-    trimmed.query[QUERY_QUEUE] = queue && *queue ? trimmed.path.queue : NULL;
-    n = text ? strlcpy(id, text + strspn(text, blanks), sizeof id) : 0;
-    n = n < sizeof id ? n : sizeof id - 1;
-    while (n > 0 && strchr(blanks, id[n - 1]))
-        n--;
-    id[n] = '\0';
-    trimmed.query[QUERY_ID] = id;
-    for (i = 0; *id && i < a->o->state_dirs.count; i++)
-        directory_explain(&trimmed, a->o->state_dirs.at[i], all);
+    text = text ? text + strspn(text, blanks) : "";
+    snprintf(id, sizeof id, "%.*s", (int)strcspn(text, blanks), text);
+    for (i = 0; *id && i < a->o->state_dirs.count; i++) {
+        const char *dir = a->o->state_dirs.at[i];
+
+        if (queue_list_of_workers(&list, dir) < 0)
+            continue;
+        for (n = 0; n < list.count; n++) {
+            char *operands[] = {list.at[n], id};
+            struct options o = {.json = true,
+                                .state_dir = dir,
+                                .line = {.verb = VERB_EXPLAIN,
+                                         .operands = operands,
+                                         .operand_count = 2}};
+
+            if (!queue || strcmp(named.path.queue, list.at[n]) == 0)
+                (void)ask_verb(explain_run, &o, all);
+        }
+        queue_list_free(&list);
+    }
     json_array_foreach(all, i, one)
     {
         const char *where = json_string_value(json_object_get(one, "where"));
@@ -486,58 +441,49 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
 #define WORDS_MAX 32
 #define WORD_SIZE 256
 
-/* Print one member of a body as a word of mqctl's command line: NAME=VALUE for
- * a setting, only the duration for a pause. */
-static int word_write(bool setting, const char *name, const json_t *value,
-                      char word[WORD_SIZE], struct problem *p)
-{
-    char number[JSON_TEXT];
-    const char *text = json_as_text(value, number);
-    uint64_t now = clock_wall_ns(), end;
-    int size;
-
-    if (!setting && strcmp(name, "until") == 0) {
-        if (time_parse(text, now, &end) < 0 || end <= now)
-            return problem_set(p, EX_USAGE, EINVAL,
-                               "until: \"%.64s\" is not a time in the future; "
-                               "give one like 2026-12-24T18:00+01:00",
-                               text);
-        end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
-        duration_print(end, word);
-        return 0;
-    }
-    size = snprintf(word, WORD_SIZE, "%s%s%s", setting ? name : "",
-                    setting ? "=" : "", text);
-    return size < WORD_SIZE && !strpbrk(word, " \t\r\n")
-               ? 0
-               : problem_set(
-                     p, EX_USAGE, EINVAL,
-                     "%.64s: the value is too long or has a space in it", name);
-}
-
-/* Print the words after the queue on mqctl's command line. Returns the number
- * of words, or -EINVAL. */
+/* Print the words after the queue on mqctl's command line: NAME=VALUE for each
+ * setting, only the duration for a pause. Returns the number of words, or
+ * -EINVAL. */
 static int steer_words(const struct serve_ask *a,
                        char words[WORDS_MAX][WORD_SIZE], struct problem *p)
 {
     bool set = a->path.route->what == SERVE_SET;
     json_t *body = ask_body_read(a, p), *value;
-    const char *name;
-    int n = body ? 0 : -EINVAL;
+    uint64_t now = clock_wall_ns(), end;
+    int n = body ? 0 : -EINVAL, size;
+    const char *name, *text;
+    char number[JSON_TEXT];
 
     json_object_foreach(body, name, value)
     {
-        if (n == (set ? WORDS_MAX : 1))
+        text = json_as_text(value, number);
+        if (n == (set ? WORDS_MAX : 1)) {
             n = problem_set(p, EX_USAGE, EINVAL,
                             set ? "more than %d settings"
                                 : "for and until exclude each other",
                             WORDS_MAX);
-        else if (word_write(set, name, value, words[n], p) < 0)
-            n = -EINVAL;
-        else
-            n++;
-        if (n < 0)
             break;
+        }
+        if (!set && strcmp(name, "until") == 0) {
+            if (time_parse(text, now, &end) < 0 || end <= now) {
+                n = problem_set(p, EX_USAGE, EINVAL,
+                                "until: \"%.64s\" is not a time in the future; "
+                                "give one like 2026-12-24T18:00+01:00",
+                                text);
+                break;
+            }
+            end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+            duration_print(end, words[n++]);
+            continue;
+        }
+        size = snprintf(words[n], WORD_SIZE, "%s%s%s", set ? name : "",
+                        set ? "=" : "", text);
+        if (size >= WORD_SIZE || strpbrk(words[n++], " \t\r\n")) {
+            n = problem_set(p, EX_USAGE, EINVAL,
+                            "%.64s: the value is too long or has a space in it",
+                            name);
+            break;
+        }
     }
     json_decref(body);
     return n;
@@ -572,8 +518,9 @@ bool ask_word_check(const char *word, const char *const words[3],
     for (int i = 0; i < 3; i++)
         if (strcmp(word, words[i]) == 0)
             return true;
-    problem_fill(p, EX_NOINPUT, "%s, %s and %s are there", words[0], words[1],
-                 words[2]);
+    problem_fill(p, EX_NOINPUT,
+                 "there is no action \"%.64s\"; give %s, %s or %s", word,
+                 words[0], words[1], words[2]);
     return false;
 }
 
