@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/cli/complain.h"
@@ -37,18 +35,19 @@ static const char *const states[] = {"running", "ended", "stopped", "failed"};
 struct job {
     LIST_ENTRY(job) link;
     int64_t id;
-    bool discard, reset_expiry, stop;
+    bool discard, again, reset_expiry, stop;
     bool canary; /* send one letter first */
     bool proved; /* that letter is done */
     char queue[QUEUE_NAME_MAX];
-    const char *state_dir; /* NULL: the usual one */
+    char message[ULID_TEXT]; /* id of the only letter; "": its row names it */
+    const char *state_dir;   /* NULL: where the worker finds it */
     int64_t *rows;
-    size_t count, next;            /* rows, and rows that batches have had */
-    size_t batch;                  /* rows of the running batch */
-    uint64_t changed, refused;     /* letters sent or removed, and not */
-    json_int_t rate;               /* letters per second; 0: no limit */
-    pid_t pid;                     /* process of the batch; 0: none */
-    uint64_t due_ns;               /* time of the next batch, monotonic */
+    size_t count, next;        /* rows in all; rows of all batches so far */
+    size_t batch;              /* rows of the running batch */
+    uint64_t changed, refused; /* letters that were sent or removed; others */
+    json_int_t rate;           /* letters per second; 0: no limit */
+    pid_t pid;                 /* process of the batch; 0: none */
+    uint64_t due_ns;           /* time of the next batch, monotonic */
     uint64_t started_ns, ended_ns; /* wall clock */
     enum job_state state;
     char line[LOOK_LINE]; /* the first error */
@@ -129,10 +128,9 @@ static int batch_run(void *arg)
     const struct job *j = arg;
     const char *argv[16] = {"mqdlq", j->discard ? "discard" : "replay",
                             "--json"};
-    char path[PATH_MAX], rate[32];
-    size_t n = 3;
     bool canary = is_canary(j);
-    int err;
+    char rate[32];
+    size_t n = 3;
 
     if (!j->discard) {
         argv[n++] = "--wait";
@@ -140,6 +138,8 @@ static int batch_run(void *arg)
     }
     if (canary)
         argv[n++] = "--canary";
+    if (j->again)
+        argv[n++] = "--again";
     if (j->reset_expiry)
         argv[n++] = "--reset-expiry";
     if (j->rate) {
@@ -153,11 +153,7 @@ static int batch_run(void *arg)
     }
     argv[n++] = j->queue;
     argv[n++] = "-";
-    err = file_of_program(path, "mqdlq");
-    if (!err)
-        execv(path, (char *const *)argv);
-    return complain(EX_OSERR, "cannot run mqdlq: %s",
-                    errno_text(err ? -err : errno));
+    return mqdlq_become(argv);
 }
 
 /* Log, for an audit, the subject and the progress of a job. */
@@ -201,14 +197,10 @@ static void batch_finish(const struct look_end *end, void *owner)
                  end->status < 0 || end->status == EX_CANTCREAT ||
                  end->status == EX_IOERR || end->status == EX_USAGE ||
                  end->status == EX_NOPERM;
-    char *text = look_output(end), *at;
-    json_t *o;
-
+    char *text = look_output(end);
     /* The last line that mqdlq printed is a summary. */
-    if (text && end->size && text[end->size - 1] == '\n')
-        text[end->size - 1] = '\0';
-    at = text ? strrchr(text, '\n') : NULL;
-    o = json_loads(at ? at + 1 : text ? text : "", 0, NULL);
+    json_t *o = json_loads(text ? complaint_of(text) : "", 0, NULL);
+
     j->changed += (uint64_t)json_integer_value(
         json_object_get(o, j->discard ? "removed" : "sent"));
     j->refused += (uint64_t)json_integer_value(json_object_get(o, "refused"));
@@ -219,7 +211,7 @@ static void batch_finish(const struct look_end *end, void *owner)
     j->proved |= end->status == 0;
     if (end->status && !j->line[0])
         strlcpy(j->line, end->line, sizeof j->line);
-    /* A letter that was refused, or is gone, is not the end of the others. */
+    /* A letter that was refused or is gone does not stop the job. */
     if (j->stop)
         job_end(j, JOB_STOPPED);
     else if (stops)
@@ -244,7 +236,8 @@ static void batch_start(struct job *j, uint64_t now_ns)
         most = 1;
     j->batch = j->count - j->next < most ? j->count - j->next : most;
     for (size_t i = j->next; i < j->next + j->batch && !pid; i++)
-        if (dprintf(fd, "%" PRId64 "\n", j->rows[i]) < 0)
+        if ((j->message[0] ? dprintf(fd, "%s\n", j->message)
+                           : dprintf(fd, "%" PRId64 "\n", j->rows[i])) < 0)
             pid = -EIO;
     if (!pid) {
         (void)lseek(fd, 0, SEEK_SET);
@@ -288,9 +281,12 @@ uint64_t jobs_step(uint64_t now_ns)
     return next;
 }
 
-/* Stop a running job, after the letter that is being sent. */
-static void job_interrupt(struct job *j)
+void job_stop(int64_t id)
 {
+    struct job *j = job_find(id);
+
+    if (!j || j->state != JOB_RUNS)
+        return;
     j->stop = true;
     if (j->pid)
         kill(j->pid, SIGINT);
@@ -298,25 +294,16 @@ static void job_interrupt(struct job *j)
         job_end(j, JOB_STOPPED);
 }
 
-void job_stop(int64_t id)
-{
-    struct job *j = job_find(id);
-
-    if (j && j->state == JOB_RUNS)
-        job_interrupt(j);
-}
-
 void jobs_end(void)
 {
     struct job *j, *after;
 
-    LIST_FOREACH_SAFE(j, &jobs, link, after)
-    {
+    LIST_FOREACH_SAFE (j, &jobs, link, after) {
         if (j->state != JOB_RUNS)
             continue;
         if (!j->line[0])
             strlcpy(j->line, "the server was stopped", sizeof j->line);
-        job_interrupt(j);
+        job_stop(j->id);
     }
 }
 
@@ -343,44 +330,27 @@ void jobs_open(const char *path)
 
 /* ---- a new job ---- */
 
-/* Read the lines that a look printed as numbers. Returns how many, or -1. */
-static int64_t rows_read(const struct look_end *look, int64_t **out)
-{
-    char *text = look_output(look), *at = text, *end;
-    size_t n = 0, lines = 0;
-
-    *out = NULL;
-    if (!text)
-        return -1;
-    for (size_t i = 0; i < look->size; i++)
-        lines += text[i] == '\n';
-    *out = calloc(lines + 1, sizeof **out);
-    while (*out && n < lines && (end = strchr(at, '\n')) != NULL) {
-        *end = '\0';
-        if (!serve_number_read(at, &(*out)[n++]))
-            break;
-        at = end + 1;
-    }
-    free(text);
-    return *out ? (int64_t)n : -1;
-}
-
 int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
                    struct problem *p)
 {
     struct job *j = calloc(1, sizeof *j), *other;
-    int64_t *rows = NULL, n = rows_read(look, &rows);
+    char *rows = look_output(look);
     char text[ID_TEXT + 1];
     unsigned running = 0;
+    const char *message;
     json_t *body;
 
     if (j) { /* a child has checked the members */
-        j->rows = rows;
+        j->rows = (int64_t *)(void *)rows;
+        j->count = look->size / sizeof *j->rows;
         body = json_loadb(a->body, a->body_size, 0, NULL);
         j->discard = a->path.route->what == SERVE_DISCARD;
         j->rate = json_integer_value(json_object_get(body, "rate"));
         j->canary = json_is_true(json_object_get(body, "canary"));
         j->reset_expiry = json_is_true(json_object_get(body, "reset_expiry"));
+        j->again = json_is_true(json_object_get(body, "again"));
+        message = json_string_value(json_object_get(body, "message_id"));
+        strlcpy(j->message, message ? message : "", sizeof j->message);
         json_decref(body);
     }
     /* Jobs that wait for their first letter, up to an hour, have a limit of
@@ -388,7 +358,7 @@ int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
     LIST_FOREACH (other, &jobs, link)
         running +=
             j && other->state == JOB_RUNS && is_canary(other) == j->canary;
-    if (!j || n < 0)
+    if (!j || !rows)
         problem_memory(p);
     else if (running >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
         problem_fill(
@@ -411,7 +381,6 @@ int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
     snprintf(text, sizeof text, "%0*" PRId64 "\n", ID_TEXT - 1, j->id);
     if (id_fd >= 0)
         (void)!pwrite(id_fd, text, ID_TEXT, 0);
-    j->count = (size_t)n;
     j->state_dir = ask_state_dir(a, a->path.queue);
     strlcpy(j->queue, a->path.queue, sizeof j->queue);
     j->started_ns = clock_wall_ns();

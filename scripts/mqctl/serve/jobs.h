@@ -33,6 +33,7 @@ int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
                    struct problem *p);
 /* Start the batches that are due. Returns the time of the next, monotonic. */
 uint64_t jobs_step(uint64_t now_ns);
+/* Stop a job that is running, after the letter that is being sent. */
 void job_stop(int64_t id);
 /* Describe a job, NULL if there is none; for 0 all jobs. The caller frees the
  * result. */

@@ -43,6 +43,9 @@ Test(serve_change, another_site_can_change_nothing)
                      "%s", lines[i]);
     cr_assert(!ctl_is(q, "state", "paused"));
     cr_assert_eq(web_ask(&w, "GET", path, WEB_WRITE, "")->status, 405);
+    cr_assert_not_null(strstr(
+        web_ask(&w, "POST", "/api/v1/queues/x/set", WEB_WRITE, "{}")->text,
+        "no action \\\"set\\\"; give pause, resume or drain"));
     cr_assert_eq(
         web_ask(&w, "POST", path, WEB_WRITE, "{\"for\":\"1h\"}")->status, 200);
     cr_assert(ctl_is(q, "state", "paused"));
@@ -213,7 +216,7 @@ Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
     struct harness_process *worker;
     const char *q = dead_letters(6, &worker);
     struct web w = web_start("--allow-write");
-    char replay[256], discard[256], body[64], wait[64];
+    char replay[256], discard[256], body[64], wait[128];
     struct web_answer *r;
     json_t *o, *job;
     long long last;
@@ -407,6 +410,58 @@ Test(serve_change, letters_that_are_named_are_discarded)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* An edit by another operator makes the letter of an open page another
+ * message, which the buttons of that page must not touch. */
+Test(serve_change, an_open_letter_is_replayed_and_discarded_by_its_id)
+{
+    static const char *const verbs[] = {"replay", "discard"};
+    static const struct {
+        const char *body;
+        int status;
+        const char *says;
+    } wrong[] = {
+        {"{\"rows\":[\"1\"],\"message_id\":"
+         "\"01M82WH2675BH7W7CEF6000001\"}",
+         409, "letter 1 is another message now"},
+        {"{\"rows\":[\"1\",\"2\"],\"message_id\":"
+         "\"01M82WH2675BH7W7CEF6000001\"}",
+         400, "of the only letter in rows"},
+        {"{\"rows\":[\"1\"],\"message_id\":\"2\\n3\"}", 400, "26 characters"},
+    };
+    struct harness_process *worker;
+    const char *q = dead_letters(3, &worker);
+    struct web w = web_start("--allow-write");
+    char path[256], body[256];
+    struct web_answer *r;
+    json_t *o, *job;
+
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "/api/v1/queues/%s/letters/%s", q + 1,
+                 verbs[i]);
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            r = web_ask(&w, "POST", path, WEB_WRITE, wrong[k].body);
+            cr_assert(r->status == wrong[k].status &&
+                          strstr(r->body, wrong[k].says),
+                      "%s: %s", wrong[k].body, r->text);
+        }
+        o = ctl_json(
+            web_get(&w, "/api/v1/queues/%s/letters/%zu", q + 1, i + 1));
+        snprintf(body, sizeof body,
+                 "{\"rows\":[\"%zu\"],\"message_id\":\"%s\"}", i + 1,
+                 json_string_value(json_object_get(o, "message_id")));
+        json_decref(o);
+        r = web_ask(&w, "POST", path, WEB_WRITE, body);
+        cr_assert_eq(r->status, 202, "%s", r->text);
+        job = job_end(&w, r->body);
+        cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 1);
+        json_decref(job);
+    }
+    cr_assert(strstr(web_get(&w, "/api/v1/queues/%s", q + 1), "\"dead\":1,"));
+    cr_assert_eq(harness_queue_length(q), 1);
+    web_stop(&w);
+}
+
 /* ---- messages that wait ---- */
 
 /* retrying - a queue where that many messages wait an hour for their next
@@ -501,6 +556,107 @@ Test(serve_change, what_waits_comes_by_pages_and_is_cancelled_by_its_id)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+Test(serve_change, a_letter_is_sent_with_another_body)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker =
+        ctl_worker(q, "--max-attempts", "1", "--", "grep", "good");
+    struct web w = web_start("--allow-write");
+    char path[256], body[256];
+    struct web_answer *r;
+    json_t *o;
+
+    harness_send_text(q, "bad");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1/edit", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{}");
+    cr_assert(r->status == 400 && strstr(r->body, "body is missing"), "%s",
+              r->text);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"body\":\"bad\"}");
+    cr_assert(r->status == 422 && strstr(r->body, "unchanged"), "%s", r->text);
+    /* Another operator edited it after the page was drawn. */
+    r = web_ask(&w, "POST", path, WEB_WRITE,
+                "{\"body\":\"mine\",\"message_id\":"
+                "\"01M82WH2675BH7W7CEF6000001\"}");
+    cr_assert(r->status == 409 && strstr(r->body, "reload the page"), "%s",
+              r->text);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/1", q + 1));
+    cr_assert_str_eq(json_string_value(json_object_get(o, "body")), "bad");
+    snprintf(body, sizeof body,
+             "{\"body\":\"good \\u00e9\",\"message_id\":\"%s\"}",
+             json_string_value(json_object_get(o, "message_id")));
+    json_decref(o);
+    r = web_ask(&w, "POST", path, WEB_WRITE, body);
+    cr_assert(r->status == 200 && strstr(r->body, "\"edited_from\""), "%s",
+              r->text);
+    harness_until(ctl_number(q, "dead") == 0 && ctl_number(q, "done") == 1,
+                  SOON_MS);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"body\":\"x\"}");
+    cr_assert_eq(r->status, 404, "%s", r->text);
+    /* The log says which letter, and not what is in it. */
+    cr_assert(strstr(harness_stderr(w.p, NULL), "row=1") &&
+                  !strstr(harness_stderr(w.p, NULL), "good"),
+              "%s", harness_stderr(w.p, NULL));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* The answer names what became of the new body. */
+Test(serve_change, an_edit_into_a_full_queue_says_what_became_of_it)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+    for (int i = 0; i < 10; i++)
+        harness_send_text(q, "");
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1/edit", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"body\":\"new\"}");
+    cr_assert(r->status == 503 &&
+                  strstr(r->body, "letter 1 is dead, with the edited body"),
+              "%s", r->text);
+    web_stop(&w);
+}
+
+/* The handler of a running message ends only if that is asked for. */
+Test(serve_change, a_running_message_is_cancelled_with_its_handler)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker =
+        ctl_worker(q, "--", "sh", "-c", "echo busy >&2; exec sleep 600");
+    struct web w = web_start("--allow-write");
+    char path[256], body[256];
+    struct web_answer *r;
+    json_t *o;
+
+    harness_send(q, "x", 1, 0);
+    harness_until(ctl_number(q, "in_flight") == 1, SOON_MS);
+    harness_until(
+        strstr(web_get(&w, "/api/v1/queues/%s/messages?state=running", q + 1),
+               "\"last_stderr\":\"busy\""),
+        SOON_MS);
+    o = ctl_json(
+        web_get(&w, "/api/v1/queues/%s/messages?state=running", q + 1));
+    snprintf(path, sizeof path, "/api/v1/queues/%s/messages/cancel", q + 1);
+    snprintf(body, sizeof body, "{\"ids\":[\"%s\"]}",
+             json_string_value(json_object_get(
+                 json_array_get(json_object_get(o, "messages"), 0), "name")));
+    json_decref(o);
+    r = web_ask(&w, "POST", path, WEB_WRITE, body);
+    cr_assert(r->status == 200 && strstr(r->body, "\"in_flight\":1"), "%s",
+              r->text);
+    cr_assert_eq(ctl_number(q, "in_flight"), 1);
+    strcpy(strchr(body, '}'), ",\"running\":true}");
+    r = web_ask(&w, "POST", path, WEB_WRITE, body);
+    cr_assert(r->status == 200 && strstr(r->body, "\"done\":1"), "%s", r->text);
+    harness_until(ctl_number(q, "in_flight") == 0, SOON_MS);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
 Test(serve_change, what_waits_runs_now_by_its_id)
 {
     struct harness_process *worker;
@@ -547,7 +703,7 @@ Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
         {"POST", "letters/discard", "{\"filter\":{\"error\":\"\\u0000\"}," ALL,
          "JSON"},
         {"POST", "letters/discard", "{\"filter\":{},\"rows\":[\"1\"]," ALL,
-         "exclude"},
+         "not both"},
         {"POST", "letters/discard", "{\"filters\":{},\"rows\":[\"1\"]}",
          "filters"},
         {"POST", "letters/discard", "{\"rows\":[1]}", "rows must be"},
@@ -567,6 +723,8 @@ Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
         {"POST", "pause", "{\"For\":\"1h\"}", "For"},
         {"POST", "pause", "{\"for\":\"\"}", "for must be"},
         {"POST", "pause", "{\"for\":60}", "for must be"},
+        {"POST", "pause", "{\"for\":\"10\"}",
+         "\\\"10\\\" is not a duration above 0"},
         {"POST", "resume", "{\"for\":\"1h\"}", "for"},
         {"POST", "messages/cancel", "{\"ids\":[\"\"]}", "ids must be"},
         {"POST", "messages/cancel", "{\"id\":[\"x\"]}", "id"},
@@ -610,6 +768,85 @@ Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
     cr_expect(ctl_is(q, "state", "running"));
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* Its link leads to the message, which is no letter until it dies again. */
+Test(serve_change, a_replayed_letter_that_failed_says_that_it_waits)
+{
+    const char *q = harness_queue(0, 0), *text;
+    struct harness_process *worker =
+        ctl_worker(q, "--backoff", "1h", "--", "sh", "-c",
+                   "[ -e fixed ] || exit 65; exit 9");
+    struct web w = web_start(NULL);
+    char path[256];
+
+    harness_send_text(q, "again");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    harness_write("fixed", "", 0);
+    cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), q, "1")
+                     .status,
+                 0);
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1", q + 1);
+    cr_assert_eq(web_ask(&w, "GET", path, "", "")->status, 404);
+    text = web_ask(&w, "GET", path, "", "")->body;
+    cr_assert(strstr(text, "its message waits for its next attempt; see mqctl "
+                           "explain /"),
+              "%s", text);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* mqdlq was killed between the mark and the send. */
+Test(serve_change, a_letter_that_may_not_be_sent_has_the_command_that_sends_it)
+{
+    struct harness_process *worker, *replay;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256], fix[256];
+    json_t *o, *job;
+
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+    for (int i = 0; i < 10; i++)
+        harness_send_text(q, "");
+    replay = harness_program("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), q, "1");
+    harness_until(strstr(web_get(&w, "/api/v1/queues/%s/letters/1", q + 1),
+                         "\"replayed\""),
+                  SOON_MS);
+    harness_kill(replay);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/1", q + 1));
+    snprintf(fix, sizeof fix, "mqdlq replay --again %s 1", q);
+    cr_assert_str_eq(json_string_value(json_object_get(o, "state")),
+                     "replayed");
+    cr_assert_str_eq(json_string_value(json_object_get(o, "replay")), "unsure");
+    cr_assert_str_eq(json_string_value(json_object_get(o, "fix")), fix);
+    json_decref(o);
+    while (harness_queue_length(q) > 0)
+        harness_receive(q, path, sizeof path, NULL);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE,
+                "{\"filter\":{},\"up_to\":\"1.1\",\"expect_count\":1,"
+                "\"again\":true}");
+    cr_assert(r->status == 400 && strstr(r->body, "name them in rows"), "%s",
+              r->text);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\"]}");
+    job = job_end(&w, r->body);
+    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 0);
+    json_decref(job);
+    r = web_ask(&w, "POST", path, WEB_WRITE,
+                "{\"rows\":[\"1\"],\"again\":true}");
+    job = job_end(&w, r->body);
+    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 1);
+    json_decref(job);
+    cr_assert_eq(harness_queue_length(q), 1);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/1", q + 1));
+    cr_assert_str_eq(json_string_value(json_object_get(o, "replay")), "sent");
+    cr_assert(json_is_null(json_object_get(o, "fix")));
+    json_decref(o);
+    web_stop(&w);
 }
 
 /* Letters whose errors differ only in numbers and ids are one group: it is
@@ -679,6 +916,49 @@ Test(serve_change, letters_alike_are_one_group_that_is_replayed_as_one)
     json_decref(o);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* How a handler ended is no number that differs by chance, whoever says it. */
+Test(serve_change, letters_with_other_exit_codes_are_other_groups)
+{
+    static const char letter[] =
+        "{\"reason\":\"rejected\",\"error\":\"%s\",\"body\":\"x\","
+        "\"history\":[{\"started_at_ns\":1,\"duration_ns\":1,"
+        "\"error\":\"%s\",\"stderr\":\"\",\"said\":%s}]}\n";
+    static const char *const errors[][2] = {
+        {"exit 65", "true"},           {"exit 66", "true"},
+        {"signal 9", "true"},          {"signal 11", "false"},
+        {"exit 3: account 7", "true"}, {"exit 3: account 8", "false"}};
+    static const char *const patterns[] = {"exit 65", "exit 66", "signal 9",
+                                           "signal 11", "exit 3: account *"};
+    const char *q = harness_queue(0, 0), *text;
+    struct web w = web_start(NULL);
+    char lines[2048] = "";
+    json_t *o, *groups;
+
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        snprintf(lines + strlen(lines), sizeof lines - strlen(lines), letter,
+                 errors[i][0], errors[i][0], errors[i][1]);
+    harness_write(harness_path("letters"), lines, strlen(lines));
+    cr_assert_eq(harness_run("mqdlq", "import", "--quiet", "--state-dir",
+                             harness_state_dir(), q, harness_path("letters"))
+                     .status,
+                 0);
+    text = web_get(&w, "/api/v1/letters/groups");
+    o = ctl_json(text);
+    groups = json_object_get(o, "groups");
+    cr_assert_eq(json_array_size(groups), 5, "%s", text);
+    for (size_t i = 0; i < 5; i++) {
+        bool seen = false;
+
+        for (size_t k = 0; k < 5; k++)
+            seen |= strcmp(patterns[i],
+                           json_string_value(json_object_get(
+                               json_array_get(groups, k), "pattern"))) == 0;
+        cr_assert(seen, "%s: %s", patterns[i], text);
+    }
+    json_decref(o);
+    web_stop(&w);
 }
 
 /* The clock was ahead when a letter died, or on the machine it comes from. */

@@ -110,6 +110,8 @@ Test(serve_described, each_answer_is_as_described)
         {"POST", "/api/v1/queues/{q}/resume", "{}", 200},
     };
     static const struct exchange jobs[] = {
+        {"POST", "/api/v1/queues/{q}/letters/1/edit", "{\"body\":\"bad too\"}",
+         200},
         {"POST", "/api/v1/queues/{q}/letters/discard", "{\"rows\":[\"1\"]}",
          202},
         {"POST", "/api/v1/queues/{q}/letters/replay", "{\"rows\":[\"2\"]}",

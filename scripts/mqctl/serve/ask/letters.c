@@ -79,41 +79,46 @@ static bool cursor_read(const char *text, uint64_t *ns, int64_t *row)
            *end == '.' && serve_number_read(end + 1, row);
 }
 
-/* Return the end of a word that is an id: hex digits, or letters and digits,
- * so many that they are no word of a language; NULL: it is none. */
-static const char *id_end(const char *at)
-{
-    const char *hex = strncmp(at, "0x", 2) == 0 ? at + 2 : at;
-    size_t n = strspn(hex, "0123456789abcdefABCDEF-");
-    size_t digits = strcspn(at, "0123456789"), word = 0;
-
-    while (isalnum((unsigned char)at[word]))
-        word++;
-    if (n && !isalnum((unsigned char)hex[n]) &&
-        (hex != at || (n >= 8 && digits < n)))
-        return hex + n;
-    return word >= 20 && digits < word ? at + word : NULL;
-}
-
-/* Print an error with "*" for the numbers and ids in its text, so that errors
- * that differ only in those are the same. "exit 65" in front of it stays. */
+/* Print an error with "*" for the numbers and ids in the handler's own words,
+ * so that errors that differ only in those are the same. The words before them,
+ * such as "exit 65", stay, even if both are in the error of an imported letter.
+ * An id is a word with a digit in it, of eight or more hex digits, or of twenty
+ * or more letters and digits. */
 static const char *pattern_print(char out[ERROR_JOINED], const char *error,
                                  const char *text)
 {
     char line[ERROR_JOINED], raw[ERROR_JOINED];
     const char *at = line;
     bool both = error && text && *text && strcmp(error, text) != 0;
-    size_t n = 0, kept;
+    size_t n = 0, kept, word;
 
     error_text_join(raw, sizeof raw, error, text);
     safe_text_copy(line, sizeof line, raw, strlen(raw));
-    kept = !text || !*text ? strlen(line) : both ? strlen(error) : 0;
+    word = strncmp(line, "exit ", 5) == 0     ? 5
+           : strncmp(line, "signal ", 7) == 0 ? 7
+                                              : 0;
+    kept = both   ? strlen(error)
+           : word ? word + strspn(line + word, "0123456789")
+                  : 0;
+    if (!kept && (!text || !*text))
+        kept = strlen(line); /* all of it is the worker's */
     while (*at && (size_t)(at - line) < kept && n < ERROR_JOINED - 1)
         out[n++] = *at++;
     while (*at && n < ERROR_JOINED - 1) {
-        bool begins = at == line || !isalnum((unsigned char)at[-1]);
-        const char *end = begins ? id_end(at) : NULL;
+        const char *hex = strncmp(at, "0x", 2) == 0 ? at + 2 : at, *end = NULL;
+        size_t size = strspn(hex, "0123456789abcdefABCDEF-");
+        size_t before_digit = strcspn(at, "0123456789");
 
+        word = 0;
+        while (isalnum((unsigned char)at[word]))
+            word++;
+        if (at > line && isalnum((unsigned char)at[-1]))
+            ; /* it is inside a word */
+        else if (size && !isalnum((unsigned char)hex[size]) &&
+                 (hex != at || (size >= 8 && before_digit < size)))
+            end = hex + size;
+        else if (word >= 20 && before_digit < word)
+            end = at + word;
         if (!end && isdigit((unsigned char)*at))
             end = at + strspn(at, "0123456789");
         if (!end)
@@ -289,17 +294,33 @@ static json_t *error_safe(const char *error)
     return ask_text(error, error ? strlen(error) : 0, true);
 }
 
+/* Return the command that sends a replayed letter again if it may not have been
+ * sent or was lost; null for another letter. */
+static json_t *letter_fix(const char *queue, const struct letter *l)
+{
+    const char *replay = letter_replay_text(l);
+
+    return !replay || strcmp(replay, "sent") == 0
+               ? json_null()
+               : json_sprintf("mqdlq replay %s%s %" PRId64,
+                              l->replay.here ? "--again " : "",
+                              SHELL_QUEUE(queue), l->m.row);
+}
+
 /* Describe a letter, as in a list. */
-static json_t *letter_brief(const struct letter *l, bool bodies)
+static json_t *letter_brief(const struct serve_ask *a, const struct letter *l,
+                            bool bodies)
 {
     size_t shown = l->body_size < PREVIEW ? l->body_size : PREVIEW;
     char id[ULID_TEXT], pattern[ERROR_JOINED], line[ERROR_JOINED];
     json_t *o = json_pack(
-        "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}",
+        "{s:o, s:o, s:s, s:s, s:s?, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:I, "
+        "s:I, s:I}",
         "row", json_sprintf("%" PRId64, l->m.row), "cursor",
         json_sprintf("%" PRIu64 ".%" PRId64, l->m.died_ns, l->m.row),
         "message_id", ulid_print(l->m.id, id), "state",
-        l->m.state == STORE_REPLAYED ? "replayed" : "dead", "died_at",
+        l->m.state == STORE_REPLAYED ? "replayed" : "dead", "replay",
+        letter_replay_text(l), "fix", letter_fix(a->path.queue, l), "died_at",
         json_time(l->m.died_ns), "reason", dead_reason_text(l->m.reason),
         "error", error_safe(l->m.error), "error_line",
         l->m.error || l->error_text
@@ -320,7 +341,7 @@ static json_t *letter_brief(const struct letter *l, bool bodies)
 struct listing {
     const struct serve_ask *ask;
     json_t *list;
-    size_t most;
+    uint64_t most;
     bool more;
     struct store *store; /* of a letter that is shown alone */
 };
@@ -336,7 +357,8 @@ static int brief_add(const struct letter *l, void *arg)
         g->more = true;
         return VISIT_ENOUGH;
     }
-    json_array_append_new(g->list, letter_brief(l, !g->ask->o->no_bodies));
+    json_array_append_new(g->list,
+                          letter_brief(g->ask, l, !g->ask->o->no_bodies));
     return 0;
 }
 
@@ -460,7 +482,7 @@ static int letter_full(const struct letter *l, void *arg)
 {
     struct listing *g = arg;
 
-    g->list = letter_brief(l, false);
+    g->list = letter_brief(g->ask, l, false);
     json_object_update_new(
         g->list,
         json_pack("{s:o, s:o, s:I, s:o, s:o}", "queue",
@@ -474,13 +496,25 @@ static int letter_full(const struct letter *l, void *arg)
                                          l->body_size, l->body_size});
 }
 
-/* Report that there is no letter of that number. */
-static json_t *letter_absent(const struct serve_ask *a, struct problem *p)
+/* Report that there is no letter of that number in a store (NULL: none). */
+static json_t *letter_absent(const struct serve_ask *a, struct store *s,
+                             struct problem *p)
 {
-    problem_fill(p, EX_NOINPUT,
-                 "%s has no letter %" PRId64 "; a letter is removed when its "
-                 "replay is done, or when it is discarded",
-                 a->path.queue, a->path.row);
+    struct store_row m = {.state = STORE_DEAD};
+    char id[ULID_TEXT];
+
+    if (s && store_get(s, a->path.row, &m, NULL, 0, NULL) == 0 &&
+        m.state < STORE_DEAD)
+        problem_fill(
+            p, EX_NOINPUT,
+            "%" PRId64 " is not a dead letter: its message waits for its "
+            "next attempt; see mqctl explain %s %s",
+            a->path.row, SHELL_QUEUE(a->path.queue), ulid_print(m.id, id));
+    else
+        problem_fill(p, EX_NOINPUT,
+                     "%s has no letter %" PRId64 "; a letter is removed when "
+                     "its replay is done, or when it is discarded",
+                     a->path.queue, a->path.row);
     return NULL;
 }
 
@@ -494,7 +528,7 @@ json_t *ask_letter(const struct serve_ask *a, struct problem *p)
     err =
         g.store ? letters_get(g.store, a->path.row, letter_full, &g) : -ENOENT;
     if (err == -ENOENT)
-        return letter_absent(a, p);
+        return letter_absent(a, g.store, p);
     return err < 0 ? ask_failed(p, err) : g.list;
 }
 
@@ -518,7 +552,7 @@ int ask_body(const struct serve_ask *a)
         return complain_of(&p);
     err = s ? letters_get(s, a->path.row, letter_body_print, NULL) : -ENOENT;
     if (err == -ENOENT)
-        (void)letter_absent(a, &p);
+        (void)letter_absent(a, s, &p);
     else if (err < 0)
         (void)ask_failed(&p, err);
     return err ? complain_of(&p) : 0;
@@ -626,43 +660,14 @@ static int queue_tally(const struct serve_ask *a, const char *queue,
     return err;
 }
 
-/* Return the groups as JSON, with histograms of the time in which the letters
- * died. */
-static json_t *groups_json(void)
-{
-    double span = (double)(found.to_ns - found.from_ns) + 1;
-    json_t *list = json_array(), *bars;
-
-    for (size_t i = 0; i < found.death_count; i++) {
-        double after = (double)(found.deaths[i].ns - found.from_ns);
-        size_t bar = (size_t)(after / span * BARS);
-
-        found.at[found.deaths[i].group].bars[bar < BARS ? bar : BARS - 1]++;
-    }
-    qsort(found.at, found.count, sizeof *found.at, alike_order);
-    for (const struct alike *g = found.at; g < found.at + found.count; g++) {
-        bars = json_array();
-        for (int i = 0; i < BARS; i++)
-            json_array_append_new(bars, json_integer((json_int_t)g->bars[i]));
-        json_array_append_new(
-            list,
-            json_pack(
-                "{s:o, s:o, s:o, s:I, s:o, s:o, s:s, s:o}", "queue",
-                json_printable(g->queue), "pattern", json_printable(g->pattern),
-                "sample", error_safe(g->sample), "count", (json_int_t)g->count,
-                "first", json_time(g->first_ns), "last", json_time(g->last_ns),
-                "up_to", g->up_to, "histogram", bars));
-    }
-    return list;
-}
-
 json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
 {
-    json_t *queues, *one, *since = NULL, *cut = json_array(),
-                          *troubles = json_array();
+    json_t *queues, *one, *since = NULL, *bars, *groups = json_array(),
+                          *cut = json_array(), *troubles = json_array();
     struct letter_filter unused;
     struct serve_ask named = *a;
     size_t i, with = 0; /* queues with letters */
+    double span;
 
     found.ask = a;
     found.to_ns = clock_wall_ns();
@@ -703,10 +708,33 @@ json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
                                             "since", since));
         json_decref(since);
     }
+    /* Draw for each group a histogram of the whole time, and print the groups
+     * in their order. */
+    span = (double)(found.to_ns - found.from_ns) + 1;
+    for (i = 0; i < found.death_count; i++) {
+        double after = (double)(found.deaths[i].ns - found.from_ns);
+        size_t bar = (size_t)(after / span * BARS);
+
+        found.at[found.deaths[i].group].bars[bar < BARS ? bar : BARS - 1]++;
+    }
+    qsort(found.at, found.count, sizeof *found.at, alike_order);
+    for (const struct alike *g = found.at; g < found.at + found.count; g++) {
+        bars = json_array();
+        for (i = 0; i < BARS; i++)
+            json_array_append_new(bars, json_integer((json_int_t)g->bars[i]));
+        json_array_append_new(
+            groups,
+            json_pack(
+                "{s:o, s:o, s:o, s:I, s:o, s:o, s:s, s:o}", "queue",
+                json_printable(g->queue), "pattern", json_printable(g->pattern),
+                "sample", error_safe(g->sample), "count", (json_int_t)g->count,
+                "first", json_time(g->first_ns), "last", json_time(g->last_ns),
+                "up_to", g->up_to, "histogram", bars));
+    }
     return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "total",
                      (json_int_t)found.total, "from", json_time(found.from_ns),
-                     "to", json_time(found.to_ns), "groups", groups_json(),
-                     "cut", cut, "troubles", troubles);
+                     "to", json_time(found.to_ns), "groups", groups, "cut", cut,
+                     "troubles", troubles);
 }
 
 /* ---- letters to replay or to discard ---- */
@@ -824,15 +852,20 @@ int ask_rows(const struct serve_ask *a)
     json_t *body = ask_body_read(a, &p);
     json_t *rows = json_object_get(body, "rows"),
            *filter = json_object_get(body, "filter"),
-           *expected = json_object_get(body, "expect_count");
+           *expected = json_object_get(body, "expect_count"),
+           *again = json_object_get(body, "again");
+    const char *shown = json_string_value(json_object_get(body, "message_id")),
+               *row = json_string_value(json_array_get(rows, 0));
     uint64_t count = 0;
+    int64_t number;
+    struct ulid id;
     int status;
 
     if (!body || ask_kept_here(a->path.queue, &p) < 0)
         return complain_of(&p);
     if (rows && (filter || json_object_get(body, "up_to")))
-        return complain(EX_USAGE, "rows and filter exclude each other, and "
-                                  "up_to goes with filter");
+        return complain(EX_USAGE, "give rows or filter, not both; up_to is "
+                                  "allowed with filter only");
     if (!rows && !filter)
         return complain(EX_USAGE,
                         "nothing chosen; give {\"rows\": [\"1\", ...]}, or "
@@ -841,7 +874,15 @@ int ask_rows(const struct serve_ask *a)
     if (!rows && !expected)
         return complain(EX_USAGE, "expect_count is missing: give the number "
                                   "of letters that was shown");
-    if (!queue_is_known(a, &p))
+    if (filter && json_is_true(again))
+        return complain(EX_USAGE, "again is about letters that are on their "
+                                  "way already; name them in rows");
+    if (shown && (json_array_size(rows) != 1 ||
+                  ulid_parse(shown, strlen(shown), &id) != 0))
+        return complain(EX_USAGE, "message_id is the id, of 26 characters, of "
+                                  "the only letter in rows");
+    if (!queue_is_known(a, &p) || (shown && serve_number_read(row, &number) &&
+                                   letter_check(a, number, shown, &p) != 0))
         return complain_of(&p);
     status = rows ? named_print(rows, &count) : chosen_print(a, body, &count);
     if (!status && count == 0)
