@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/stdlib.h>
 
 #include "common/base/file.h"
 #include "common/base/problem.h"
@@ -89,12 +90,6 @@ bool serve_site_ours(const char *site, const char *origin, const char *host)
 
 /* ---- the token ---- */
 
-static void digest_print(const uint8_t *bytes, size_t size, char *out)
-{
-    for (size_t i = 0; i < size; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
 /* Return true if texts are equal, in a time that does not tell how much of them
  * is. */
 static bool text_is_same(const char *a, const char *b, size_t size)
@@ -108,25 +103,14 @@ static bool text_is_same(const char *a, const char *b, size_t size)
 
 int serve_group_find(const char *name, gid_t *out, struct problem *p)
 {
-    struct group entry, *found = NULL;
-    size_t room = 1024;
-    unsigned long n;
-    char *text, *end;
-    int err;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the server has one thread */
+    const struct group *found = getgrnam(name);
+    char *end;
+    unsigned long n = found ? found->gr_gid : strtoul(name, &end, 10);
 
-    /* The error for an unknown name differs between systems. */
-    do {
-        room *= 4;
-        text = malloc(room);
-        err = text ? getgrnam_r(name, &entry, text, room, &found) : ENOMEM;
-        if (found)
-            *out = entry.gr_gid;
-        free(text);
-    } while (err == ERANGE);
+    *out = (gid_t)n;
     if (found)
         return 0;
-    n = strtoul(name, &end, 10);
-    *out = (gid_t)n;
     return *name >= '0' && *name <= '9' && !*end && n < SERVE_NOBODY
                ? 0
                : problem_set(p, EX_USAGE, ENOENT,
@@ -184,8 +168,9 @@ static int token_make(const char *path, gid_t readers)
     fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0)
         return -errno;
+    /* The hash of random bytes is as random, and is printed as hex digits. */
     arc4random_buf(bytes, sizeof bytes);
-    digest_print(bytes, sizeof bytes, text);
+    SHA256Data(bytes, sizeof bytes, text);
     memcpy(text + HEX_SIZE, "\n", 2);
     err = file_write(fd, text, SERVE_TOKEN, 0);
     if (!err && readers != SERVE_NOBODY &&
@@ -200,40 +185,15 @@ static int token_make(const char *path, gid_t readers)
     return err;
 }
 
-/* Check that the token file can be read by the right users. A private file is
- * not opened to the group, because a server with --allow-write may use it. */
-static int token_check(const char *path, const struct stat *st, gid_t readers,
-                       struct problem *p)
-{
-    bool ours = st->st_uid == geteuid() || st->st_uid == 0 || geteuid() == 0;
-    mode_t others = st->st_mode & 077;
-
-    if (ours &&
-        (readers == SERVE_NOBODY ? others == 0
-                                 : others == 040 && st->st_gid == readers))
-        return 0;
-    if (readers == SERVE_NOBODY)
-        return problem_set(p, EX_CANTCREAT, EPERM,
-                           "token file %s can be read or is owned by others; "
-                           "chmod 600 and chown it, or remove it, and a new "
-                           "one is made",
-                           path);
-    return problem_set(
-        p, EX_CANTCREAT, EPERM,
-        "token file %s was not made for that --group alone: it has mode %04o "
-        "and group %u, not mode 0640 and group %u; `rm %s` and start again (a "
-        "new token is made, and who had the old one has to sign in again), or "
-        "give another --token-file",
-        path, (unsigned)st->st_mode & 07777, (unsigned)st->st_gid,
-        (unsigned)readers, path);
-}
-
-/* Read the token file, if nobody else can read it. */
+/* Read the token file, if nobody but the right users can read it. A private
+ * file is not opened to the group, because a server with --allow-write may use
+ * it. */
 static int token_file_read(struct serve_guard *g, const char *path,
                            gid_t readers, struct problem *p)
 {
     /* Without O_NONBLOCK, opening a FIFO would wait for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool private = readers == SERVE_NOBODY;
     struct stat st;
     ssize_t n;
 
@@ -255,8 +215,24 @@ static int token_file_read(struct serve_guard *g, const char *path,
                            "token file %s is not a regular file; give another "
                            "--token-file",
                            path);
-    if (token_check(path, &st, readers, p) < 0)
-        return -EPERM;
+    if ((st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0) ||
+        (st.st_mode & 077) != (private ? 0 : 040) ||
+        (!private && st.st_gid != readers))
+        return private
+                   ? problem_set(p, EX_CANTCREAT, EPERM,
+                                 "token file %s can be read or is owned by "
+                                 "others; chmod 600 and chown it, or remove "
+                                 "it, and a new one is made",
+                                 path)
+                   : problem_set(p, EX_CANTCREAT, EPERM,
+                                 "token file %s was not made for that --group "
+                                 "alone: it has mode %04o and group %u, not "
+                                 "mode 0640 and group %u; `rm %s` and start "
+                                 "again (a new token is made, and who had the "
+                                 "old one has to sign in again), or give "
+                                 "another --token-file",
+                                 path, (unsigned)st.st_mode & 07777,
+                                 (unsigned)st.st_gid, (unsigned)readers, path);
     g->token[HEX_SIZE] = '\0';
     if (n == HEX_SIZE && strspn(g->token, "0123456789abcdef") == HEX_SIZE)
         return 0;
@@ -282,11 +258,10 @@ int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
     if (err && err != -EEXIST)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make token file %s: %s; give a "
-                           "--token-file in a folder that can be written "
-                           "to%s",
+                           "--token-file in a writable folder%s",
                            path, errno_text(-err),
                            err == -EPERM && readers != SERVE_NOBODY
-                               ? ", and be of that --group"
+                               ? ", and run as a member of the --group"
                                : "");
     err = token_file_read(g, path, readers, p);
     return err != -ENOENT
@@ -319,8 +294,7 @@ static void sum_make(const struct serve_guard *g, const char *what,
     SHA256Init(&c);
     SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
     SHA256Update(&c, sum, sizeof sum);
-    SHA256Final(sum, &c);
-    digest_print(sum, sizeof sum, out);
+    SHA256End(&c, out);
 }
 
 void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,

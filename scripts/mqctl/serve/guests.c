@@ -65,32 +65,15 @@ static struct in6_addr peer_of(const struct sockaddr_storage *from)
     return peer;
 }
 
-/* Make room for one more connection of an address. */
-static void guest_make_room(const struct in6_addr *peer)
-{
-    struct guest *g, *oldest = NULL;
-    unsigned of_peer = 0;
-
-    TAILQ_FOREACH (g, &strangers, link) {
-        if (memcmp(&g->peer, peer, sizeof *peer) != 0)
-            continue;
-        if (!oldest)
-            oldest = g;
-        of_peer++;
-    }
-    if (of_peer >= GUESTS_OF_PEER)
-        guest_send_away(oldest);
-    else if (stranger_count >= GUESTS_MAX)
-        guest_send_away(TAILQ_FIRST(&strangers));
-}
-
 void guests_take(struct MHD_Daemon *daemon, int listener)
 {
     for (int n = 0; n < GUESTS_A_TURN; n++) {
         struct sockaddr_storage from = {0};
         struct pollfd waiting = {.fd = listener, .events = POLLIN};
+        struct guest *g, *oldest = NULL;
         socklen_t size = sizeof from;
         struct in6_addr peer;
+        unsigned of_peer = 0;
         int fd = accept4(listener, (struct sockaddr *)&from, &size,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -106,9 +89,18 @@ void guests_take(struct MHD_Daemon *daemon, int listener)
         }
         if (fd < 0)
             return;
+        /* Make room for one more connection of that address. */
         peer = peer_of(&from);
-        guest_make_room(&peer);
-        /* It closes the descriptor if it has no room. */
+        TAILQ_FOREACH (g, &strangers, link)
+            if (memcmp(&g->peer, &peer, sizeof peer) == 0) {
+                oldest = oldest ? oldest : g;
+                of_peer++;
+            }
+        if (of_peer >= GUESTS_OF_PEER)
+            guest_send_away(oldest);
+        else if (stranger_count >= GUESTS_MAX)
+            guest_send_away(TAILQ_FIRST(&strangers));
+        /* libmicrohttpd closes the descriptor if it has no room. */
         (void)MHD_add_connection(daemon, fd, (struct sockaddr *)&from, size);
     }
 }

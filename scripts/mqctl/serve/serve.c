@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,58 +55,48 @@ union address {
     struct sockaddr_storage room;
 };
 
+/* Return where the number of the host is in an address. */
+static void *address_host(union address *a)
+{
+    return a->any.sa_family == AF_INET6 ? (void *)&a->six.sin6_addr
+                                        : &a->four.sin_addr;
+}
+
 /* Parse "127.0.0.1:8480" or "[::1]:8480"; "localhost" is 127.0.0.1. */
 static int address_parse(const char *text, union address *out,
                          struct problem *p)
 {
     const char *colon = strrchr(text, ':');
-    char name[64], *end;
+    char name[64], *end = name;
     size_t size = colon ? (size_t)(colon - text) : 0;
     unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    bool six = size > 2 && text[0] == '[' && text[size - 1] == ']';
 
-    *out = (union address){0};
-    if (!colon || size == 0 || size >= sizeof name || !colon[1] || *end ||
-        port > 65535)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--listen: \"%.64s\" is not an address; give "
-                           "127.0.0.1:8480, [::1]:8480 or unix:PATH",
-                           text);
-    memcpy(name, text, size);
-    name[size] = '\0';
-    if (strcmp(name, "localhost") == 0)
+    *out = (union address){.any.sa_family = six ? AF_INET6 : AF_INET};
+    out->four.sin_port =
+        htons((uint16_t)port); /* at the same offset for IPv6 */
+    snprintf(name, sizeof name, "%.*s", (int)size - 2 * six, text + six);
+    if (!six && strcmp(name, "localhost") == 0)
         strlcpy(name, "127.0.0.1", sizeof name);
-    if (inet_pton(AF_INET, name, &out->four.sin_addr) == 1) {
-        out->four.sin_family = AF_INET;
-        out->four.sin_port = htons((uint16_t)port);
-        return 0;
-    }
-    if (name[0] == '[' && name[size - 1] == ']') {
-        name[size - 1] = '\0';
-        if (inet_pton(AF_INET6, name + 1, &out->six.sin6_addr) == 1) {
-            out->six.sin6_family = AF_INET6;
-            out->six.sin6_port = htons((uint16_t)port);
-            return 0;
-        }
-    }
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--listen: \"%.64s\" is not an address; give a number "
-                       "like 127.0.0.1 or [::1], and names by --allow-host",
-                       text);
+    if (!colon || !colon[1] || *end || port > 65535 || size >= sizeof name ||
+        inet_pton(out->any.sa_family, name, address_host(out)) != 1)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--listen: \"%.64s\" is not an address; give a "
+                           "number like 127.0.0.1:8480 or [::1]:8480, or "
+                           "unix:PATH; names are for --allow-host",
+                           text);
+    return 0;
 }
 
 /* Set the name and the port by which a browser calls this address. */
-static void guard_name(struct serve_guard *g, const union address *a)
+static void guard_name(struct serve_guard *g, union address *a)
 {
-    char text[64] = "";
+    char text[INET6_ADDRSTRLEN] = "";
 
-    if (a->any.sa_family == AF_INET) {
-        inet_ntop(AF_INET, &a->four.sin_addr, g->own, sizeof g->own);
-        g->port = ntohs(a->four.sin_port);
-        return;
-    }
-    inet_ntop(AF_INET6, &a->six.sin6_addr, text, sizeof text);
-    snprintf(g->own, sizeof g->own, "[%s]", text);
-    g->port = ntohs(a->six.sin6_port);
+    inet_ntop(a->any.sa_family, address_host(a), text, sizeof text);
+    snprintf(g->own, sizeof g->own, a->any.sa_family == AF_INET ? "%s" : "[%s]",
+             text);
+    g->port = ntohs(a->four.sin_port);
 }
 
 /* Refuse an address other than loopback if others on the network could read the
@@ -183,24 +172,15 @@ static int listen_unix(const char *path, struct problem *p)
     return fd;
 }
 
-/* Return an environment variable as a number; -1 if it is not one. */
-static long environment_number(const char *name)
-{
-    const char *text = getenv(name);
-    char *end;
-    long n = text && *text ? strtol(text, &end, 10) : -1;
-
-    return text && *text && !*end ? n : -1;
-}
-
-/* Return the listening socket, which systemd may have passed. Fill in who the
- * server is for its visitors. */
+/* Return the listening socket, which systemd may have passed. Set the names by
+ * which clients may call the server. */
 static int listen_open(const struct serve_options *o, struct serve_guard *g,
                        struct problem *p)
 {
-    const char *text = o->listen ? o->listen : SERVE_LISTEN;
-    bool passed = environment_number("LISTEN_PID") == getpid() &&
-                  environment_number("LISTEN_FDS") == 1;
+    const char *text = o->listen ? o->listen : SERVE_LISTEN,
+               *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    bool passed = pid && strtol(pid, NULL, 10) == getpid() && count &&
+                  strcmp(count, "1") == 0;
     union address a = {0};
     socklen_t size = sizeof a;
 
@@ -208,7 +188,7 @@ static int listen_open(const struct serve_options *o, struct serve_guard *g,
     g->name_count = o->hosts.count;
     g->secure = o->tls_cert != NULL;
     if (passed) {
-        /* NOLINTBEGIN(concurrency-mt-unsafe): the page has no threads */
+        /* NOLINTBEGIN(concurrency-mt-unsafe): the server has one thread */
         unsetenv("LISTEN_PID");
         unsetenv("LISTEN_FDS");
         unsetenv("LISTEN_FDNAMES");
@@ -304,22 +284,10 @@ static int own_path(const struct serve_options *o, const char *name,
     return 0;
 }
 
-/* Log a message of libmicrohttpd, which is about a connection that ended. */
-__attribute__((format(printf, 2, 0))) static void
-library_log(void *cls, const char *format, va_list args)
-{
-    char text[256];
-
-    (void)cls;
-    vsnprintf(text, sizeof text, format, args);
-    text[strcspn(text, "\n")] = '\0';
-    log_debug("web_library", F_STR("text", text));
-}
-
 static int daemon_start(struct server *s, struct problem *p)
 {
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
-                     MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, s->cert},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, s->key},
@@ -329,8 +297,7 @@ static int daemon_start(struct server *s, struct problem *p)
 
     s->daemon = MHD_start_daemon(
         s->key ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, request_handle,
-        &s->site, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, guest_notify, NULL,
+        &s->site, MHD_OPTION_NOTIFY_CONNECTION, guest_notify, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, request_begin, &s->site,
         MHD_OPTION_NOTIFY_COMPLETED, request_over, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,

@@ -87,26 +87,6 @@ struct block {
 static int file = -1;
 static bool block_used[HISTORY_QUEUES];
 
-/* Take a free block for a queue: remove the samples of the queue that had it,
- * then write the name. A kill in between leaves a block without a sample of
- * this day, which is free for the next server. Returns its number; -1: none. */
-static int block_take(const char queue[QUEUE_NAME_MAX])
-{
-    for (int n = 0; file >= 0 && n < HISTORY_QUEUES; n++)
-        if (!block_used[n]) {
-            static const struct sample none[TENS];
-            off_t at = BLOCK(n);
-
-            if (pwrite(file, none, sizeof none,
-                       at + (off_t)offsetof(struct block, tens)) < 0 ||
-                pwrite(file, queue, QUEUE_NAME_MAX, at) < 0)
-                return -1;
-            block_used[n] = true;
-            return n;
-        }
-    return -1;
-}
-
 static struct history *history_find(const char *queue)
 {
     struct history *h;
@@ -147,7 +127,9 @@ void history_open(const char *path)
          (ftruncate(file, 0) < 0 ||
           pwrite(file, file_head, sizeof file_head, 0) < 0))) {
         log_warn("web_history", F_STR("path", path),
-                 F_STR("error", errno_text(errno)),
+                 F_STR("error", errno == EWOULDBLOCK
+                                    ? "another mqctl serve holds it"
+                                    : errno_text(errno)),
                  F_STR("next", "charts begin at this start"));
         if (file >= 0)
             close(file);
@@ -262,6 +244,7 @@ void history_add(const char *queue, const json_t *look)
     struct history *h = history_find(queue);
     uint64_t mono = clock_mono_ns();
     uint32_t s = (uint32_t)(clock_wall_ns() / NS_PER_S), ten = s / TEN;
+    static const struct sample none[TENS];
     struct sample sample;
     double now[SERIES];
 
@@ -269,8 +252,18 @@ void history_add(const char *queue, const json_t *look)
         h = history_make(queue, -1);
     if (!h)
         return;
-    if (h->block < 0)
-        h->block = block_take(h->queue);
+    /* Take a free block of the file: remove the samples of the queue that had
+     * it, then write the name. A kill in between leaves a block without a
+     * sample of this day, which is free for the next server. */
+    for (int n = 0; file >= 0 && h->block < 0 && n < HISTORY_QUEUES; n++)
+        if (!block_used[n]) {
+            if (pwrite(file, none, sizeof none,
+                       BLOCK(n) + (off_t)offsetof(struct block, tens)) < 0 ||
+                pwrite(file, h->queue, sizeof h->queue, BLOCK(n)) < 0)
+                break; /* no room: try again with the next look */
+            block_used[n] = true;
+            h->block = n;
+        }
     for (int i = 0; i < SERIES; i++) {
         const json_t *v = json_object_get(look, kinds[i].field);
 

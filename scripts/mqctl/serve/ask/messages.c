@@ -21,8 +21,8 @@ int ask_kept_here(const char *queue, struct problem *p)
 {
     return broker_operand_is(queue)
                ? problem_set(p, EX_USAGE, EINVAL,
-                             "what waits and what is dead of %s is on its "
-                             "broker; mqdlq list %s shows its dead letters",
+                             "waiting messages and dead letters of %s are on "
+                             "its broker; mqdlq list %s shows the letters",
                              queue, SHELL_QUEUE(queue))
                : 0;
 }
@@ -91,26 +91,9 @@ static void name_set(json_t *m)
             : json_null());
 }
 
-/* Replace the body, which may be base64, by its first characters. */
-static void preview_set(const struct serve_ask *a, json_t *m)
+/* Remove the members with the body, which mqctl list --json prints. */
+static void body_remove(json_t *m)
 {
-    json_t *body = json_object_get(m, "body");
-    const char *coded = json_string_value(json_object_get(m, "body_base64"));
-    const char *bytes = json_string_value(body);
-    size_t size = json_string_length(body);
-    char *decoded = NULL;
-
-    if (coded)
-        bytes = decoded = base64_decode(coded, strlen(coded), &size);
-    /* A character has up to 4 bytes; a cut one is shown as bytes. */
-    for (size_t n = 0, i = 0; bytes && i < size; i++) {
-        n += ((unsigned char)bytes[i] & 0xc0) != 0x80;
-        if (n > PREVIEW)
-            size = i;
-    }
-    if (!a->o->no_bodies)
-        json_object_set_new(m, "preview", ask_text(bytes, size, true));
-    free(decoded);
     json_object_del(m, "body");
     json_object_del(m, "body_base64");
     json_object_del(m, "body_cut");
@@ -125,8 +108,27 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
         return NULL;
     json_array_foreach(list, i, one)
     {
+        json_t *body = json_object_get(one, "body");
+        const char *coded =
+            json_string_value(json_object_get(one, "body_base64"));
+        const char *bytes = json_string_value(body);
+        size_t size = json_string_length(body), characters = 0;
+        char *decoded = NULL;
+
         name_set(one);
-        preview_set(a, one);
+        /* Replace the body, which may be base64, by its first characters. A
+         * character has up to 4 bytes; a cut one is shown as bytes. */
+        if (coded)
+            bytes = decoded = base64_decode(coded, strlen(coded), &size);
+        for (size_t at = 0; bytes && at < size; at++) {
+            characters += ((unsigned char)bytes[at] & 0xc0) != 0x80;
+            if (characters > PREVIEW)
+                size = at;
+        }
+        if (!a->o->no_bodies)
+            json_object_set_new(one, "preview", ask_text(bytes, size, true));
+        free(decoded);
+        body_remove(one);
     }
     return json_pack("{s:o, s:o, s:o, s:b}", "queue",
                      json_printable(a->path.queue), "messages", list, "next",
@@ -166,9 +168,7 @@ static int message_whole(const struct message_seen *seen, void *arg)
         bytes.header = data;
         bytes.header_size = row.header_size;
     }
-    json_object_del(o, "body_base64");
-    json_object_del(o, "body");
-    json_object_del(o, "body_cut");
+    body_remove(o);
     if (!err)
         err = ask_whole(w->ask, o, w->m.store, seen->row, &bytes);
     free(data);
@@ -200,8 +200,8 @@ json_t *ask_message(const struct serve_ask *a, struct problem *p)
                      errno_text(-err));
     else
         problem_fill(p, EX_NOINPUT,
-                     "%s has no message %s that runs or waits; mqctl explain "
-                     "%s finds what became of it",
+                     "%s has no running or waiting message %s; mqctl explain "
+                     "%s shows what happened to it",
                      a->path.queue, a->path.word, a->path.word);
     return NULL;
 }
@@ -211,7 +211,10 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
     json_t *body = ask_body_read(a, p), *ids = json_object_get(body, "ids"),
            *one;
     char *operands[IDS_MAX + 1] = {(char *)a->path.queue};
-    struct options o = {.json = true, .line.operands = operands};
+    struct options o = {.json = true,
+                        .running =
+                            json_is_true(json_object_get(body, "running")),
+                        .line.operands = operands};
     size_t n = json_array_size(ids), i;
 
     if (!body || ask_kept_here(a->path.queue, p) < 0)
