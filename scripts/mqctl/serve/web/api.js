@@ -50,6 +50,27 @@ export async function ask(url, method = "GET", body = undefined) {
   return data;
 }
 
+// Ask for the first pages of a list, each from the cursor of the page before.
+export async function pagesAsk(most, url, values) {
+  const pages = [];
+  do pages.push(await ask(url + query({ ...values, after: pages.at(-1)?.next })));
+  while (pages.length < most && pages.at(-1).next);
+  return pages;
+}
+
+// Fetch a body as text. Rejects one that a text field would change.
+export async function bodyAsk(url) {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error((await answer.json()).detail);
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await answer.arrayBuffer());
+    if (!text.includes("\r")) return text;
+  } catch {
+    // The bytes are not UTF-8.
+  }
+  throw new Error("This body cannot be edited here, because it is not plain text; use the command.");
+}
+
 export const post = (url, body = {}) => ask(url, "POST", body);
 
 // Exchange a token for the cookie and the key.

@@ -8,7 +8,7 @@ import { $, button, el, say, setText } from "./dom.js";
 // Show a notice at the foot of the window. An error stays until it is closed.
 export function toast(text, bad = false) {
   const close = () => node.remove();
-  const node = el("div", { class: bad ? "toast bad" : "toast" }, el("span", {}, text),
+  const node = el("div", { class: bad ? "toast bad" : "toast" }, el("span", text),
     button("Close", close, { "aria-label": `Close the notice: ${text}`, class: "plain" }));
   $("#toasts").append(node);
   say(text);
@@ -51,7 +51,7 @@ function popup(control, node) {
 export function commandIcon(command, label) {
   const node = button("›_", () => {
     const text = command();
-    popup(node, el("div", { class: "popup", role: "group", "aria-label": "Command" }, el("code", {}, text), copyButton(text, "the command")));
+    popup(node, el("div.popup", { role: "group", "aria-label": "Command" }, el("code", text), copyButton(text, "the command")));
   }, { class: "icon", title: "As a command", "aria-label": `${label} as a command`, "aria-expanded": "false" });
   return node;
 }
@@ -84,35 +84,54 @@ export function menuButton(label, items) {
   return node;
 }
 
-// Ask before something is done. fields are [name, label, attributes of its input];
-// command(values) is shown and changes with them. Resolves to the values, or to
-// null if the person does not want it.
-export function question({ title, text, fields = [], command, word, danger = false }) {
+// Ask before something is done. fields are [name, label, attributes of its input,
+// which is a text of several lines if it has `rows`];
+// command(values) is shown and changes with them. request(values) is sent while the
+// question is open; if it is refused, the reason and what was typed stay. Resolves
+// to the values, or to null if the person does not want it. `word` is on the button that
+// does it, `keep` on the other.
+export function question({ title, text, fields = [], command, word, keep = "Cancel", danger = false, request = null }) {
   const inputs = fields.map(([name, label, attributes]) => {
-    const input = el("input", { name, id: `field-${name}`, autocomplete: "off", ...attributes });
+    const input = el(attributes.rows ? "textarea" : "input", { name, id: `field-${name}`, autocomplete: "off", ...attributes });
+    if (attributes.rows) input.value = attributes.value;
     return [input, el("label", { for: `field-${name}` }, label), attributes.type === "checkbox"];
   });
-  const values = () => Object.fromEntries(inputs.map(([input, , box]) => [input.name, box ? input.checked : input.value.trim()]));
-  const code = el("code", {});
+  const values = () => Object.fromEntries(inputs.map(([input, , box]) => [input.name, box ? input.checked : input.rows ? input.value : input.value.trim()]));
+  const code = el("code");
   const show = () => setText(code, command(values()));
   const begun = document.activeElement;
+  const refused = el("p.bad", { role: "alert" });
+  const submit = el("button", { type: "submit", class: danger ? "danger" : "primary" }, word);
   return new Promise((resolve) => {
     let answer = null;
+    let busy = false;
     const form = el("form", {
       method: "dialog",
       oninput: show,
-      onsubmit: (event) => {
+      onsubmit: async (event) => {
         event.preventDefault();
-        answer = values();
-        dialog.close();
+        if (busy) return;
+        busy = true;
+        submit.setAttribute("aria-disabled", "true");
+        try {
+          const now = values();
+          await request?.(now);
+          answer = now;
+          dialog.close();
+        } catch (error) {
+          setText(refused, error.message);
+        }
+        busy = false;
+        submit.removeAttribute("aria-disabled");
       },
     },
     el("h2", { id: "question" }, title),
-    text ? el("p", {}, text) : null,
-    inputs.map(([input, label, box]) => el("p", { class: "field" }, box ? [input, label] : [label, input])),
-    el("p", { class: "secondary" }, "The same as a command: ", code, " ", copyButton(() => code.textContent, "the command")),
-    el("p", { class: "buttons" }, el("button", { type: "submit", class: danger ? "danger" : "primary" }, word), button("Cancel", () => dialog.close())));
-    const dialog = el("dialog", { "aria-labelledby": "question" }, form);
+    text ? el("p", text) : null,
+    inputs.map(([input, label, box]) => el("p.field", box ? [input, label] : [label, input])),
+    el("p.secondary", "The same as a command: ", code, " ", copyButton(() => code.textContent, "the command")),
+    refused,
+    el("p.buttons", submit, button(keep, () => busy || dialog.close())));
+    const dialog = el("dialog", { "aria-labelledby": "question", oncancel: (event) => busy && event.preventDefault() }, form);
     dialog.addEventListener("close", () => {
       dialog.remove();
       if (begun?.isConnected) begun.focus();
@@ -163,8 +182,8 @@ const SHORTCUTS = [
 export function helpShow() {
   const dialog = el("dialog", { "aria-labelledby": "help-title", onclose: () => dialog.remove() },
     el("h2", { id: "help-title" }, "Keyboard shortcuts"),
-    el("dl", { class: "keys" }, SHORTCUTS.map(([keys, what]) => [el("dt", {}, el("kbd", {}, keys)), el("dd", {}, what)])),
-    el("p", { class: "buttons" }, button("Close", () => dialog.close())));
+    el("dl.keys", SHORTCUTS.map(([keys, what]) => [el("dt", el("kbd", keys)), el("dd", what)])),
+    el("p.buttons", button("Close", () => dialog.close())));
   document.body.append(dialog);
   dialog.showModal();
 }
