@@ -1,94 +1,129 @@
 // findings.js - what mqctl doctor warns of, one line each, worst first
 //
-// Used by the page of all queues and by that of one. A finding is known by its
-// id, so that a number that changes in its text is not news.
+// Used by the page of all queues and by that of one. A finding is new if its id is
+// new; a changed number in its text is not announced. While a person uses what is
+// below, the list keeps its height: if all lines are in use, a new finding is behind
+// "and 1 more". While the page is seen, a line that is no longer needed stays empty.
 
 import { ask, pageOf, query } from "./api.js";
 import { commandIcon } from "./dialog.js";
-import { el, keyed, say, setText, button } from "./dom.js";
+import { $, button, el, keyed, say, setText } from "./dom.js";
 import { count } from "./format.js";
 import { state, watch } from "./live.js";
+import { resume } from "./worker.js";
 
-const MOST = matchMedia("(max-width: 720px)").matches ? 1 : 5;
-const LINE_PX = 33;
+const [LEAST, MOST] = matchMedia("(max-width: 720px)").matches ? [1, 1] : [3, 5]; // lines
+const NOTHING = { id: "nothing" }; // shown if there are no findings
 const EACH_MS = 60000;
-const SOON_MS = 1500; // after a change, so that one look serves several changes
+const SOON_MS = 1500; // after a change, so that several changes cause one request
+const UNUSED_MS = 10000; // without input for so long, nobody uses the page
 
-// The page on which a finding is put right.
-const addressOf = (check, queue) =>
-  pageOf(queue, ...(/dead/.test(check) ? ["dead"] : /group/.test(check) ? ["groups"] : /setting/.test(check) ? ["settings"] : []));
+let touched = 0; // time of the last input
+for (const name of ["pointermove", "pointerdown", "keydown", "scroll"])
+  addEventListener(name, () => { touched = Date.now(); }, { capture: true, passive: true });
 
-function findingMake(first) {
-  const text = el("span", { class: "what" });
-  const links = el("span", { class: "links" });
+// Return true if a person uses what is below the findings.
+const inUse = () => Date.now() - touched < UNUSED_MS && $("#findings ~ :is(:hover, :focus-within)") !== null;
+
+// The address of the page on which a person can fix a finding of a queue.
+const addressOf = (check, { queue, fix }) =>
+  pageOf(queue, ...(/dead/.test(check) ? ["dead"] : /group/.test(check) ? ["groups"] : /setting/.test(check) || /^mqctl set /.test(fix) ? ["settings"] : []));
+
+// The row of a finding, on the page of one queue or of all (null).
+const findingMake = (page) => (first) => {
+  const text = el("span.what");
+  const links = el("span.links");
   const node = el("li", { "data-row": "" }, el("span", { class: `state ${first.level}` }, first.level === "bad" ? "broken" : "warning"), text, links);
   let now = first;
   const fix = () => now.fix || now.queues.map((one) => one.fix).filter(Boolean).join("\n") || "mqctl doctor";
-  node.append(commandIcon(fix, "Fix this finding"));
+  const note = el("span.answer");
+  const resumed = button("Resume", () => resume(now.queues[0].queue, resumed, note), { class: "small" });
+  node.append(note, commandIcon(fix, "Fix this finding"));
   node.update = (finding) => {
     now = finding;
     node.firstChild.className = `state ${finding.level}`;
-    setText(text, finding.text);
-    text.title = finding.text;
-    const named = finding.queues.filter((one) => one.queue);
+    setText(text, page ? finding.queues[0].text : finding.text);
+    text.title = text.textContent;
+    const named = finding.queues.filter((one) => one.queue && addressOf(finding.check, one) !== (page && pageOf(page)));
+    if (state.about.write && /^mqctl resume /.test(finding.fix)) links.after(resumed);
+    else resumed.remove();
     keyed(links, named.slice(0, 4), (one) => one.id, (one) => {
-      const link = el("a", { href: addressOf(finding.check, one.queue) });
+      const link = el("a", { href: addressOf(finding.check, one) });
       link.update = (newest) => setText(link, named.length === 1 ? "Open" : newest.count ? `${newest.queue} ${count(newest.count)}` : newest.queue);
       return link;
     });
   };
   return node;
-}
+};
 
-// What makes another look worth it: a row whose trouble is another than before.
+// The parts of a row that findings depend on. When they change, findings are loaded
+// again.
 const troubleOf = (row) => [row.state, row.severity, row.dead > 0, row.blocked > 0, row.depth === row.depth_max].join();
 
-// How many findings to keep room for when there was no look yet.
+// The number of lines to reserve before the first request.
 function expected(queue) {
   const rows = [...state.rows.values()].filter((row) => !queue || row.queue === queue);
   const kinds = rows.flatMap((row) => [row.dead > 0 && "dead", row.blocked > 0 && "blocked", row.depth_max && row.depth === row.depth_max && "full", /bad|warn/.test(row.severity) && row.state]);
-  return Math.min(new Set(kinds.filter(Boolean)).size, MOST);
+  return new Set(kinds.filter(Boolean)).size;
 }
 
-// Show the findings, of one queue or all. Returns {node, first, leave}; first
-// resolves when they are there.
-export function findings(queue = null) {
-  const list = el("ul", { class: "findings", "aria-label": "Findings" });
-  const node = el("section", { id: "findings", "aria-label": "Findings" }, list);
-  // Keep the room that the findings took last time, so that they do not push the page down.
-  const height = `mqctl-findings ${queue || ""}`;
-  list.style.minHeight = sessionStorage.getItem(height) || `${expected(queue) * LINE_PX}px`;
-  let all = null;
-  let folded = true;
-  let timer = 0;
-  const more = button("", () => {
-    folded = !folded;
-    show();
-  }, { class: "plain" });
+const limited = (lines) => Math.min(Math.max(lines, LEAST), MOST);
 
-  function show() {
-    keyed(list, folded ? all.slice(0, MOST) : all, (finding) => finding.id, findingMake);
-    if (all.length > MOST) node.append(more);
-    else more.remove();
-    list.style.minHeight = "";
-    sessionStorage.setItem(height, `${list.childElementCount * LINE_PX}px`);
-    setText(more, folded ? `and ${all.length - MOST} more` : "fewer");
+// Show the findings of one queue, or of all. Returns {node, ready, leave}; ready
+// resolves when the number of lines is known.
+export function findings(queue = null) {
+  const list = el("ul.findings", { "aria-label": "Findings" });
+  const node = el("section", { id: "findings", "aria-label": "Findings" }, list);
+  const place = `mqctl-findings ${queue || ""}`;
+  const last = Number(sessionStorage.getItem(place)); // lines, when this page was left
+  let room = limited(last || expected(queue)); // lines without a click
+  let lines = room; // lines now
+  let all = null;
+  let timer = 0;
+  let growing = 0;
+  const make = findingMake(queue);
+  const more = button("", () => {
+    lines = all.length > lines ? all.length : room;
+    show(true);
+  }, { class: "plain" });
+  const keep = () => list.style.setProperty("--lines", lines);
+
+  function show(clicked = false) {
+    clearTimeout(growing);
+    const needed = Math.max(limited(all.length), room);
+    if (needed > room && inUse()) growing = setTimeout(show, 1000);
+    else [room, lines] = [needed, Math.max(lines, needed)];
+    keyed(list, all.length ? all.slice(0, lines) : [NOTHING], (finding) => finding.id,
+      (finding) => (finding === NOTHING ? el("li.zero", "Nothing is wrong.") : make(finding)));
+    keep();
+    sessionStorage.setItem(place, room);
+    setText(more, all.length > lines ? `and ${all.length - lines} more` : "fewer");
+    const end = list.lastElementChild;
+    if (all.length <= room) more.remove();
+    else if (more.parentNode !== end) {
+      $(".icon", end).before(more);
+      if (clicked) more.focus();
+    }
   }
 
   async function look() {
     clearTimeout(timer);
     try {
       const had = all && new Set(all.map((finding) => finding.id));
-      all = (await ask(`/api/v1/findings${query({ queue })}`)).findings;
+      const found = (await ask(`/api/v1/findings${query({ queue })}`)).findings;
+      // Lines that are no longer needed go only while the page is hidden.
+      if (!all || document.hidden) room = lines = limited(found.length);
+      all = found;
       const fresh = had && all.filter((finding) => !had.has(finding.id));
       if (fresh?.length) say(`New: ${fresh[0].text}`);
       show();
     } catch {
-      // The header says if the server does not answer; the findings stay.
+      // The header shows that the server does not answer; the findings stay.
     }
     timer = setTimeout(look, document.hidden ? 5 * EACH_MS : EACH_MS);
   }
 
+  keep();
   let troubles = "";
   const unwatch = watch(() => {
     const now = [...state.rows.values()].filter((row) => !queue || row.queue === queue).map((row) => row.queue + troubleOf(row)).join("\n");
@@ -100,6 +135,10 @@ export function findings(queue = null) {
   const leave = () => {
     unwatch();
     clearTimeout(timer);
+    clearTimeout(growing);
   };
-  return { node, first: look(), leave };
+  // The findings are at the top and must not push the page down under a pointer, so
+  // the page waits up to 100 ms for them if the number of lines is not known.
+  const loaded = look();
+  return { node, ready: last ? null : Promise.race([loaded, new Promise((go) => setTimeout(go, 100))]), leave };
 }

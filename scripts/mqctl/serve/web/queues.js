@@ -6,55 +6,52 @@
 
 import { pageOf } from "./api.js";
 import { spark, sparks } from "./charts.js";
-import { menuButton } from "./dialog.js";
-import { $, button, el, elided, empty, setText, stateMark } from "./dom.js";
+import { commandIcon, menuButton } from "./dialog.js";
+import { $, button, el, elided, empty, setAttribute, setText, stateMark, updated } from "./dom.js";
 import { findings } from "./findings.js";
-import { count, duration, percent, rate } from "./format.js";
-import { listTable, text, when } from "./lists.js";
+import { count, durations, percent, quoted, rate } from "./format.js";
+import { listTable, text, ticks, when } from "./lists.js";
 import { state, watch } from "./live.js";
-import { workerMenu } from "./worker.js";
+import { steerAll, workerMenu } from "./worker.js";
 
 const RECENT_MS = 600000; // an error that is older is shown on the queue's page only
 
 // How much a queue needs a person: broken, in trouble, running, idle.
 const rankOf = (row) =>
-  (row.severity === "bad" ? 3 : row.severity === "warn" || row.dead || row.blocked ? 2 : row.severity === "fine" ? 1 : 0);
+  (row.severity === "bad" ? 3 : row.severity === "warn" || row.dead || row.blocked || row.failed_pct >= 50 ? 2 : row.severity === "fine" ? 1 : 0);
 const worstFirst = (a, b) =>
   rankOf(b) - rankOf(a) || (b.dead || 0) - (a.dead || 0) || (b.waiting || 0) - (a.waiting || 0) || (a.queue < b.queue ? -1 : 1);
 
 const numberOf = (name) => (row) => row[name] ?? -1;
 
-// A number over a thin bar: write(row) returns the text and the part that is full.
+// A number over a thin bar: write(row) returns the text and the part that is full. A
+// zero is grey.
 const gauge = (write) => () => {
-  const words = el("span", {});
-  const fill = el("i", {});
-  const node = el("span", { class: "gauge" }, words, el("span", { class: "bar-of", "aria-hidden": "true" }, fill));
-  node.update = (row) => {
+  const words = el("span");
+  const fill = el("i");
+  return updated(el("span.gauge", words, el("span.bar-of", { "aria-hidden": "true" }, fill)), (row) => {
     const [number, part] = write(row);
     setText(words, number);
+    words.className = number.startsWith("0") ? "zero" : "";
     fill.style.width = `${Math.min(part || 0, 1) * 100}%`;
     fill.className = part >= 1 ? "full" : "";
-  };
-  return node;
+  });
 };
 
 const zeroGrey = (name) => (row) => (row[name] ? "" : "zero");
 
-// A cell that updates by a function of its row.
-const updated = (node, update) => Object.assign(node, { update });
-
 // The state as a dot and a word; on a phone it stands below the name.
 function stateCell() {
   const mark = stateMark();
-  return updated(el("span", {}, mark), (row) => mark.update(row.state, row.severity));
+  return updated(el("span", mark), (row) => mark.update(row.state, row.severity));
 }
 
 // The name, and below it the answer to what was done to the row, or a recent error.
 function nameCell(first) {
   const mark = stateCell();
-  const note = el("small", { class: "note" });
+  const note = el("small.note");
   const link = el("a", { href: pageOf(first.queue) }, elided(first.queue));
-  return updated(el("span", { class: "name" }, link, el("span", { class: "narrow-only" }, mark), note), (row) => {
+  return updated(el("span.name", link, el("span.narrow-only", mark), note), (row) => {
     mark.update(row);
     const error = row.last_error && Date.now() - Date.parse(row.last_error_at) < RECENT_MS ? row.last_error : "";
     if (!note.dataset.answer) setText(note, error);
@@ -87,22 +84,30 @@ const COLUMNS = [
   ["running", "Running", "n", gauge((r) => [`${count(r.running)} / ${count(r.capacity)}`, (r.running / r.capacity) * 0.999]), "handlers busy, of how many may be", numberOf("running")],
   ["done", "Done/s", "n wide-only", text((r) => rate(r.done_s), zeroGrey("done_s")), "mean of 5 s", numberOf("done_s")],
   ["failed", "Failed %", "n wide-only", text((r) => percent(r.failed_pct), (r) => (r.failed_pct >= 5 ? "bad" : zeroGrey("failed_pct")(r))), "of the deliveries of 5 min", numberOf("failed_pct")],
-  ["time", "p50 / p99", "n times wide-only", text((r) => (Number.isFinite(r.p50_ms) ? `${duration(r.p50_ms)} / ${duration(r.p99_ms)}` : "–")), "how long handlers took", numberOf("p99_ms")],
+  ["time", "p50 / p99", "n times wide-only", text((r) => (Number.isFinite(r.p50_ms) ? durations(r.p50_ms, r.p99_ms) : "–"), (r) => (Number.isFinite(r.p50_ms) ? "" : "zero")), "how long handlers took", numberOf("p99_ms")],
   ["dead", "Dead", "n dead-cell", deadCell, "dead letters", numberOf("dead")],
   ["spark", "Last 10 min", "wide-only spark-cell", sparkCell, "done, with failures in red"],
-  ["menu", el("span", { class: "sr" }, "Actions"), "menu-cell", menuCell],
+  ["menu", el("span.sr", "Actions"), "menu-cell", menuCell],
 ];
 
 export async function queuesView(main, { params }) {
   let sort = params.get("sort") || localStorage.getItem("mqctl-sort") || "worst";
   const found = findings();
-  const list = listTable("Queues", COLUMNS.map(([, head, cls, make, title]) => [head, cls, make, title]), (row) => row.queue, { id: "queues", class: "fixed" });
-  const none = el("div", {});
+  const place = el("span.answer");
+  const steer = (verb) => (queues, event) => steerAll(verb, queues, event.target, place);
+  const boxes = state.about.write ? ticks((row) => row.queue, "queue", [["Pause", steer("pause")], ["Resume", steer("resume")]], false) : null;
+  if (boxes) boxes.column[1] += " wide-only";
+  const columns = COLUMNS.map(([, head, cls, make, title]) => [head, cls, make, title]);
+  const list = listTable("Queues", boxes ? [boxes.column, ...columns] : columns, (row) => row.queue, { id: "queues", class: "fixed" });
+  const heads = list.heads.slice(-COLUMNS.length);
+  const bulk = boxes && el("div.buttons.bulk.wide-only", boxes.buttons,
+    commandIcon(() => `mqctl pause|resume ${boxes.chosen().map(quoted).join(" ") || "QUEUE..."}`, "Pause or resume"), place);
+  const none = el("div");
 
   // Each sortable head is a button; a second click returns to worst first.
   COLUMNS.forEach(([id, word, , , , value], i) => {
     if (!value) return;
-    list.heads[i].replaceChildren(button(word, () => {
+    heads[i].replaceChildren(button(word, () => {
       sort = sort === id || id === "state" ? "worst" : id;
       localStorage.setItem("mqctl-sort", sort);
       history.replaceState(history.state, "", sort === "worst" ? "/" : `/?sort=${sort}`);
@@ -117,11 +122,11 @@ export async function queuesView(main, { params }) {
     const rows = [...state.rows.values()].sort(value && sort !== "state" ? (a, b) => value(b) - value(a) || worstFirst(a, b) : worstFirst);
     list.show(rows);
     COLUMNS.forEach(([id], i) => {
-      const on = sort === id || (sort === "worst" && id === "state");
-      if (on) list.heads[i].setAttribute("aria-sort", "descending");
-      else list.heads[i].removeAttribute("aria-sort");
+      setAttribute(heads[i], "aria-sort", sort === id || (sort === "worst" && id === "state") ? "descending" : null);
     });
-    none.replaceChildren(state.rows.size || !state.looked ? "" : empty("No queue yet. Start one: ", el("code", {}, "mqworker /orders -- ./handle-order")));
+    boxes?.show();
+    if (bulk) bulk.hidden = !state.rows.size;
+    none.replaceChildren(state.rows.size || !state.looked ? "" : empty("No queue yet. Start one: ", el("code", "mqworker /orders -- ./handle-order")));
   }
   const busy = () => list.node.matches(":hover") || list.node.contains(document.activeElement) && document.activeElement !== list.node;
   const orderSoon = () => {
@@ -140,11 +145,9 @@ export async function queuesView(main, { params }) {
     if (now !== ranks && changed !== null) orderSoon();
     ranks = now;
   });
-  // The findings come first on the page, so wait a moment for them: they must
-  // not push the table away under a pointer.
-  await Promise.race([found.first, new Promise((go) => setTimeout(go, 200))]);
+  await found.ready;
   order();
   const endSparks = sparks((queue, values) => $(`[data-spark="${CSS.escape(queue)}"] svg`, list.body)?.update(values));
-  main.append(el("h1", { class: "sr" }, "Queues"), found.node, list.node, none);
+  main.append(el("h1.sr", "Queues"), found.node, list.node, bulk || "", none);
   return { name: "Queues", leave: () => [unwatch, found.leave, endSparks].forEach((end) => end()) };
 }
