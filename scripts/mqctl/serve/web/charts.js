@@ -34,9 +34,10 @@ const decode = (text, max) => [...(text || "")].map((c) => (c === "-" ? null : (
 
 // The last ten minutes of a queue: done as a line, failures as red ticks.
 export function spark() {
-  const line = svg("path", { class: "line done" });
-  const ticks = svg("path", { class: "line failed" });
-  const node = svg("svg", { class: "spark", width: WIDE, height: HIGH, viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": "no history yet" }, ticks, line);
+  const line = svg("path.line.done");
+  const ticks = svg("path.line.failed");
+  const node = svg("svg.spark", { width: WIDE, height: HIGH, viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": "no history yet" },
+    svg("line.grid", { x2: WIDE, y1: HIGH - 0.5, y2: HIGH - 0.5 }), ticks, line);
   node.update = ({ max, done, failed_max: failedMax, failed }) => {
     const values = decode(done, max);
     const failures = decode(failed, failedMax || 0);
@@ -52,17 +53,31 @@ export function spark() {
 // Bars that show how many there were in each part of a time.
 export function histogram(counts, label) {
   const most = Math.max(...counts, 1);
-  return svg("svg", { class: "bars", width: counts.length * 5, height: HIGH, role: "img", "aria-label": label },
+  return svg("svg.bars", { width: counts.length * 5, height: HIGH, role: "img", "aria-label": label },
     counts.map((n, i) => svg("rect", { x: i * 5, width: 4, y: HIGH - (n ? 2 + (n / most) * (HIGH - 2) : 1), height: n ? 2 + (n / most) * (HIGH - 2) : 1, class: n ? "some" : "none" })));
 }
 
 // ---- four charts ----
 
+// The next round number from `rough` up.
+function stepDecimal(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].find((n) => n * power >= rough) * power;
+}
+
+// The same for a duration in ms: from a second up its units are not decimal.
+function stepTime(rough) {
+  const steps = [1e3, 60e3, 3600e3].flatMap((unit) => [1, 2, 5, 10, 20, 30].map((n) => n * unit));
+  return rough <= 500 ? Math.max(stepDecimal(rough), 1) : steps.find((ms) => ms >= rough) || steps.at(-1);
+}
+
+// A title, the lines with their words, how a value is written, and the distance of
+// the ticks, which is the next round number from `rough` up.
 const CHARTS = [
-  ["Deliveries a second", [["done", "done"], ["failed", "failed"]], (v) => rate(v), "/s"],
-  ["Waiting", [["waiting", "waiting"]], (v) => count(v), ""],
-  ["Running", [["in_flight", "running"]], (v) => count(v), ""],
-  ["Time of a handler", [["p50_ms", "p50"], ["p99_ms", "p99"]], (v) => duration(v), ""],
+  ["Deliveries a second", [["done", "done"], ["failed", "failed"]], (v) => `${rate(v)}/s`, (rough) => stepDecimal(rough)],
+  ["Waiting", [["waiting", "waiting"]], count, (rough) => Math.max(stepDecimal(rough), 1)],
+  ["Running", [["in_flight", "running"]], count, (rough) => Math.max(stepDecimal(rough), 1)],
+  ["Handler time", [["p50_ms", "p50"], ["p99_ms", "p99"]], duration, stepTime],
 ];
 const RANGES = [["10m", "10 min", 120], ["1h", "1 h", 900], ["24h", "24 h", 21600]];
 const LEFT = 52;
@@ -71,22 +86,20 @@ const TOP = 8;
 const BOTTOM = 20;
 const HEIGHT = 150;
 
-// Three or four round steps that reach the maximum.
-function ticksOf(max, whole) {
-  const rough = Math.max(max, whole ? 3 : 0.3) / 3;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  let step = [1, 2, 5, 10].find((n) => n * power >= rough) * power;
-  if (whole) step = Math.max(step, 1);
+// Three or four round ticks that reach the maximum.
+function ticksOf(max, stepOf) {
+  const step = stepOf(Math.max(max, 0.3) / 3);
   const ticks = [0];
   while (ticks.at(-1) < max || ticks.length < 3) ticks.push(Number((ticks.at(-1) + step).toPrecision(6)));
   return ticks;
 }
 
 // One chart. show(data, range) draws it, read(i) puts the crosshair on a value.
-function chart([title, lines, write, unit], move, leave) {
-  const read = el("span", { class: "read" });
+function chart([title, lines, write, stepOf], move, leave) {
+  const when = el("span");
+  const keys = lines.map(([name]) => el("span", { class: lines.length > 1 ? `legend ${name}` : null }));
   const picture = svg("svg", { height: HEIGHT, role: "img", "aria-label": title });
-  const cross = svg("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+  const cross = svg("line.cross", { y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   const node = el("div", {
     class: "chart", tabindex: "0", role: "group", "aria-label": `${title}: arrow keys read values`,
     onkeydown: (event) => {
@@ -94,10 +107,10 @@ function chart([title, lines, write, unit], move, leave) {
       if (!step || !data) return;
       event.preventDefault();
       move(Math.min(Math.max((at ?? length() - 1) + step, 0), length() - 1));
-      say(`${title} ${read.textContent}`);
+      say(`${title} ${when.textContent} ${valuesAt(at).join(", ")}`);
     },
     onblur: leave,
-  }, el("div", { class: "caption" }, el("strong", {}, title), read), picture);
+  }, el("div.caption", el("strong", title), el("span.read", when, keys)), picture);
   let data = null;
   let at = null;
   const length = () => data[lines[0][0]].length;
@@ -111,10 +124,7 @@ function chart([title, lines, write, unit], move, leave) {
   });
   picture.addEventListener("pointerleave", leave);
 
-  const valuesAt = (i) => lines.map(([name, word]) => {
-    const value = data[name][i];
-    return `${word} ${value === null || value === undefined ? "not measured" : write(value) + unit}`;
-  }).join(", ");
+  const valuesAt = (i) => lines.map(([name, word]) => `${word} ${data[name][i] === null ? "none" : write(data[name][i])}`);
 
   node.read = (i) => {
     at = i;
@@ -124,21 +134,21 @@ function chart([title, lines, write, unit], move, leave) {
       cross.setAttribute("x1", x(i));
       cross.setAttribute("x2", x(i));
     }
-    const when = i === null ? "" : `${exact(Date.parse(data.end) - (length() - 1 - i) * data.step_s * 1000).slice(11, 19)}  `;
-    setText(read, when + valuesAt(i === null ? length() - 1 : i));
+    setText(when, i === null ? "" : exact(Date.parse(data.end) - (length() - 1 - i) * data.step_s * 1000).slice(11, 19));
+    valuesAt(i === null ? length() - 1 : i).forEach((text, n) => setText(keys[n], text));
   };
 
   node.show = (now, tickS) => {
     data = now;
     const max = Math.max(0, ...lines.flatMap(([name]) => data[name].filter((v) => v !== null)));
-    const ticks = ticksOf(max, unit === "" && title !== "Time of a handler");
+    const ticks = ticksOf(max, stepOf);
     const y = (v) => HEIGHT - BOTTOM - (v / ticks.at(-1)) * (HEIGHT - TOP - BOTTOM);
     const end = Date.parse(data.end);
     const begin = end - (length() - 1) * data.step_s * 1000;
     const xOf = (ms) => LEFT + ((ms - begin) * (width() - LEFT - RIGHT)) / (end - begin);
     const parts = ticks.map((v) => [
-      svg("line", { class: "grid", x1: LEFT, x2: width() - RIGHT, y1: y(v), y2: y(v) }),
-      svg("text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, v === 0 ? `0${unit}` : write(v).replace(".0", "") + unit),
+      svg("line.grid", { x1: LEFT, x2: width() - RIGHT, y1: y(v), y2: y(v) }),
+      svg("text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, v === 0 ? "0" : write(v).replace(".0", "")),
     ]);
     // Round times of this place, with the day where it changes.
     const zone = new Date(end).getTimezoneOffset() * 60000;
@@ -151,17 +161,19 @@ function chart([title, lines, write, unit], move, leave) {
       if (left > width() - RIGHT - 12 && left < width() - RIGHT - 1) continue;
       parts.push(svg("text", { x: Math.min(left, width() - 18), y: HEIGHT - 5, "text-anchor": "middle" }, text));
     }
-    for (const mark of data.marks) {
+    let room = Infinity; // to the left of the words of the mark that follows
+    for (const mark of [...data.marks].reverse()) {
       const left = xOf(Date.parse(mark.at));
       if (left < LEFT || left > width()) continue;
-      parts.push(svg("line", { class: "mark", x1: left, x2: left, y1: TOP, y2: HEIGHT - BOTTOM },
-        svg("title", {}, `${mark.what} ${mark.text || ""} at ${exact(mark.at)}`)));
-      if (title === CHARTS[0][0])
-        parts.push(svg("text", { class: "mark", x: left > width() - 90 ? left - 4 : left + 4, y: TOP + 8, "text-anchor": left > width() - 90 ? "end" : "start" }, mark.text ? `${mark.what} ${mark.text}` : mark.what));
+      parts.push(svg("line.mark", { x1: left, x2: left, y1: TOP, y2: HEIGHT - BOTTOM },
+        svg("title", `${mark.what} ${mark.text || ""} at ${exact(mark.at)}`)));
+      if (title !== CHARTS[0][0] || left > room) continue;
+      room = left - 90;
+      parts.push(svg("text.mark", { x: left > width() - 90 ? left - 4 : left + 4, y: TOP + 8, "text-anchor": left > width() - 90 ? "end" : "start" }, mark.text ? `${mark.what} ${mark.text}` : mark.what));
     }
     for (const [name] of lines) parts.push(svg("path", { class: `line ${name}`, d: pathOf(data[name], x, y) }));
     picture.replaceChildren(...parts.flat(2), cross);
-    picture.setAttribute("aria-label", `${title}: now ${valuesAt(length() - 1)}, at most ${write(max)}${unit}`);
+    picture.setAttribute("aria-label", `${title}: now ${valuesAt(length() - 1).join(", ")}, at most ${write(max)}`);
     node.read(at);
   };
   return node;
@@ -177,6 +189,7 @@ export function charts(queue) {
   let [range, , tickS] = RANGES.find(([name]) => name === localStorage.getItem("mqctl-range")) || RANGES[0];
   let data = null;
   let timer = 0;
+  let was = "";
 
   const draw = () => data && all.forEach((one) => one.show(data, tickS));
 
@@ -207,19 +220,31 @@ export function charts(queue) {
     draw();
   }, 2000);
 
+  // A change of the state adds a mark, which only the server knows.
+  const unwatch = watch(() => {
+    const row = state.rows.get(queue);
+    const now = row ? `${row.state} ${row.capacity}` : was;
+    if (was && now !== was) {
+      clearTimeout(timer);
+      timer = setTimeout(load, 1000);
+    }
+    was = now;
+  });
+
   const choices = RANGES.map(([name, word, s]) => button(word, () => {
     [range, tickS] = [name, s];
     localStorage.setItem("mqctl-range", name);
     for (const one of choices) one.setAttribute("aria-pressed", String(one.dataset.range === name));
     load();
   }, { class: "chip", "data-range": name, "aria-pressed": String(name === range) }));
-  const node = el("section", { "aria-label": "Charts", class: "charts" }, el("div", { class: "chips" }, choices), el("div", { class: "four" }, all));
+  const node = el("section.charts", { "aria-label": "Charts" }, el("div.chips", choices), el("div.four", all));
   const resize = new ResizeObserver(draw);
   resize.observe(node);
   load();
   return {
     node,
     leave: () => {
+      unwatch();
       clearTimeout(timer);
       clearInterval(grow);
       resize.disconnect();

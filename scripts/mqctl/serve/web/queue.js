@@ -5,11 +5,11 @@
 
 import { apiOf, ask, pageOf, query, queueOf } from "./api.js";
 import { charts } from "./charts.js";
-import { button, el, empty, keyed, say, setText, setTime, stateMark, time } from "./dom.js";
-import { age, count, exact, percent, rate, relative } from "./format.js";
+import { button, el, empty, keyed, say, setText, setTime, stateMark, time, updated } from "./dom.js";
+import { count, exact, percent, rate, relative } from "./format.js";
 import { state, watch, watchQueue } from "./live.js";
-import { messagesTab, messageTable } from "./messages.js";
-import { open } from "./router.js";
+import { messagesSteer, messagesTab, runningTable } from "./messages.js";
+import { later, open } from "./router.js";
 import { concurrencyAsk, drainAsk, isPaused, pause, pauseAsk, resume } from "./worker.js";
 import { findings } from "./findings.js";
 
@@ -25,18 +25,19 @@ const TABS = [
 
 function headMake(queue) {
   const mark = stateMark();
-  const more = el("span", { class: "secondary" });
-  const note = el("span", { class: "answer" });
+  const more = el("span.secondary");
+  const note = el("span.answer");
   const paused = button("", () => (isPaused(state.rows.get(queue)) ? resume : pause)(queue, paused, note));
   const forTime = button("Pause for…", () => pauseAsk(queue, forTime, note));
   const set = button("Concurrency…", () => concurrencyAsk(state.rows.get(queue), set, note));
   const drain = button("Drain…", () => drainAsk(queue, drain, note), { class: "danger" });
-  const node = el("div", { class: "head" }, el("h1", { "data-queue": queue }, queue), el("p", { class: "state-line" }, mark, " ", more),
-    state.about.write ? el("div", { class: "buttons", id: "actions" }, paused, forTime, set, drain, note) : null);
+  const node = el("div.queue-head", el("h1", { "data-queue": queue }, queue), el("p.state-line", mark, " ", more),
+    state.about.write ? el("div", { id: "actions" }, el("div.buttons", paused, forTime, set, drain), note) : null);
   node.update = (row, look) => {
     mark.update(row.state, row.severity);
     setText(paused, isPaused(row) ? "Resume" : "Pause");
-    forTime.hidden = isPaused(row);
+    for (const control of [paused, forTime, set, drain]) control.hidden = !row.capacity; // no worker is running
+    forTime.hidden ||= isPaused(row);
     const parts = [];
     if (look.paused_until) parts.push(`until ${exact(look.paused_until)}`);
     if (look.paused_by && look.paused) parts.push(`by ${look.paused_by}`);
@@ -51,15 +52,13 @@ function headMake(queue) {
 
 function tabsMake(queue, now) {
   const links = TABS.map(([tab, word, number]) => {
-    const b = el("b", {});
-    const link = el("a", { href: pageOf(queue, ...(tab ? [tab] : [])), "aria-current": tab === now ? "page" : null }, word, " ", b);
-    link.update = (row) => {
+    const b = el("b");
+    return updated(el("a", { href: pageOf(queue, ...(tab ? [tab] : [])), "aria-current": tab === now ? "page" : null }, word, " ", b), (row) => {
       setText(b, number(row) ? count(number(row)) : "");
       b.className = tab === "dead" || tab === "groups" ? "bad" : "";
-    };
-    return link;
+    });
   });
-  const node = el("nav", { class: "tabs", "aria-label": "Parts of the queue" }, links);
+  const node = el("nav.tabs", { "aria-label": "Parts of the queue" }, links);
   node.update = (row) => links.forEach((link) => link.update(row));
   return node;
 }
@@ -68,36 +67,61 @@ function tabsMake(queue, now) {
 
 const WAITING = [["depth", "in the kernel queue"], ["spooled", "spooled"], ["waiting", "scheduled or retrying"], ["parked", "blocked by their group"], ["held", "held"]];
 
-// Five large numbers: word, value, note.
+// Since when the oldest message of each kind has waited: its member of `ages`, its words.
+const AGES = [["kernel", "in the kernel queue"], ["spooled", "spooled"], ["overdue", "due, not started"], ["blocked", "blocked by its group"], ["held", "held"]];
+
+const number = (value, tone) => () => {
+  const node = el("b");
+  return updated(node, (row) => {
+    setText(node, value(row));
+    if (tone) node.className = tone(row);
+  });
+};
+
+const note = (write) => () => {
+  const node = el("small");
+  return updated(node, (row, look) => setText(node, write(row, look)));
+};
+
+function oldestNumber() {
+  const at = time(null, "age");
+  return updated(el("b", at), (row) => setTime(at, row.oldest_at));
+}
+
+// The oldest message of each kind, the oldest of all first.
+function agesNote() {
+  const node = el("small.ages");
+  return updated(node, (row, { ages = {} }) => {
+    const known = AGES.filter(([name]) => ages[name]).sort(([a], [b]) => (ages[a] < ages[b] ? -1 : 1));
+    keyed(node, known, ([name]) => name, ([, words]) => {
+      const at = time(null, "age");
+      return updated(el("span", at, ` ${words}`), ([name]) => setTime(at, ages[name]));
+    });
+  });
+}
+
+// Five large numbers: word, number, what stands below it.
 const NUMBERS = [
-  ["Waiting", (row) => count(row.waiting), (row, look) => WAITING.filter(([name]) => look[name]).map(([name, word]) => `${count(look[name])} ${word}`).join(", ")],
-  ["Oldest waiting", (row) => age(row.oldest_at), (row) => (row.oldest_at ? `since ${exact(row.oldest_at).slice(11, 19)}` : "")],
-  ["Running", (row) => `${count(row.running)} / ${count(row.capacity)}`, (row, look) => (look.groups ? `${count(look.groups)} groups` : "")],
-  ["Done a second", (row) => rate(row.done_s), (row, look) => (look.done === undefined || look.done === null ? "" : `${count(look.done)} since the start`)],
-  ["Failed", (row) => `${percent(row.failed_pct)}${row.failed_pct === undefined || row.failed_pct === null ? "" : " %"}`, () => "of the deliveries of 5 min"],
+  ["Waiting", number((row) => count(row.waiting), (row) => (row.waiting ? "" : "zero")), note((row, look) => WAITING.filter(([name]) => look[name]).map(([name, word]) => `${count(look[name])} ${word}`).join(", "))],
+  ["Oldest waiting", oldestNumber, agesNote],
+  ["Running", number((row) => `${count(row.running)} / ${count(row.capacity)}`, (row) => (row.running ? "" : "zero")), note((row, look) => (look.groups ? `${count(look.groups)} groups` : ""))],
+  ["Done a second", number((row) => rate(row.done_s), (row) => (row.done_s ? "" : "zero")), note((row, look) => (Number.isFinite(look.done) ? `${count(look.done)} since the start` : ""))],
+  ["Failed", number((row) => (Number.isFinite(row.failed_pct) ? `${percent(row.failed_pct)} %` : "–"), (row) => (row.failed_pct >= 5 ? "bad" : row.failed_pct ? "" : "zero")), note(() => "of the deliveries of 5 min")],
 ];
 
 function numbersMake() {
-  const cells = NUMBERS.map(([word, value, note]) => {
-    const big = el("b", {});
-    const small = el("small", {});
-    const node = el("div", {}, el("span", {}, word), big, small);
-    node.update = (row, look) => {
-      setText(big, value(row, look));
-      setText(small, note(row, look));
-      big.className = word === "Failed" && row.failed_pct >= 5 ? "bad" : "";
-    };
-    return node;
-  });
-  const node = el("div", { class: "numbers" }, cells);
-  node.update = (row, look) => cells.forEach((cell) => cell.update(row, look));
-  return node;
+  const parts = NUMBERS.map(([word, big, small]) => [el("span", word), big(), small()]);
+  return updated(el("div.numbers", parts.map((part) => el("div", part))),
+    (row, look) => parts.flat().forEach((part) => part.update?.(row, look)));
 }
 
 function runningMake(queue) {
-  const list = messageTable(queue, "Running now");
+  const place = el("p.answer");
+  const cancel = (m) => m.name && button("Cancel…", (event) => messagesSteer(queue, "cancel", [m.name], event.currentTarget, place, true), { class: "small danger" });
+  const list = runningTable(queue, state.about.write ? cancel : null);
   const none = empty("No handler is running.");
-  const node = el("section", {}, el("h2", {}, "Running now"), list.node, none);
+  list.show([]);
+  const node = el("section", el("h2", "Running now"), list.node, none, place);
   let loaded = 0;
   node.load = async () => {
     if (Date.now() - loaded < 2000 || document.hidden) return;
@@ -110,13 +134,12 @@ function runningMake(queue) {
 }
 
 function errorsMake(queue) {
-  const list = el("ul", { class: "errors" });
-  const last = el("p", {});
+  const list = el("ul.errors");
   const at = time(null);
-  const words = el("span", {});
-  last.append(at, " ", words);
+  const words = el("span");
+  const last = el("p", words, " ", el("span.secondary", at));
   const none = empty("No delivery has failed.");
-  const node = el("section", {}, el("h2", {}, "Last errors"), last, list, none);
+  const node = el("section", el("h2", "Last errors"), last, list, none);
   let groups = [];
   const show = (row) => {
     setTime(at, row.last_error_at);
@@ -131,16 +154,14 @@ function errorsMake(queue) {
     dead = row.dead;
     groups = (await ask(`/api/v1/letters/groups${query({ queue })}`).catch(() => ({ groups: [] }))).groups.slice(0, 5);
     keyed(list, groups, (g) => g.pattern, () => {
-      const number = el("b", {});
+      const number = el("b");
       const when = time(null);
       const link = el("a", { href: pageOf(queue, "dead") });
-      const li = el("li", {}, number, " ", link, " ", el("span", { class: "secondary" }, "last ", when));
-      li.update = (g) => {
+      return updated(el("li", number, " ", link, " ", el("span.secondary", "last ", when)), (g) => {
         setText(number, count(g.count));
         setText(link, g.pattern);
         setTime(when, g.last);
-      };
-      return li;
+      });
     });
     show(row);
   };
@@ -153,9 +174,9 @@ async function overviewTab(queue) {
   const running = runningMake(queue);
   const errors = errorsMake(queue);
   const found = findings(queue);
-  await Promise.race([found.first, new Promise((go) => setTimeout(go, 200))]);
+  await found.ready;
   return {
-    node: el("div", {}, found.node, numbers, drawn.node, running, errors),
+    node: el("div", found.node, numbers, drawn.node, el("div.beside", errors, running)),
     update: (look, row) => {
       numbers.update(row, look);
       running.load().catch(() => {});
@@ -170,7 +191,6 @@ async function overviewTab(queue) {
 
 // ---- the page ----
 
-const later = (file, name) => async (...args) => (await import(file))[name](...args);
 const BODIES = {
   "": overviewTab,
   messages: messagesTab,
@@ -186,7 +206,7 @@ export async function queueView(main, { part, tab = "", params }) {
   const head = headMake(queue);
   const tabs = tabsMake(queue, tab);
   const body = await BODIES[tab](queue, look, params, (filter) => open(`${pageOf(queue, tab)}${query(filter)}`));
-  const note = el("p", { class: "bad", hidden: true });
+  const note = el("p.bad", { hidden: true });
   let kernel = Number.isInteger(row.depth); // it is a queue of the kernel, which can be removed
   const show = () => {
     head.update(row, look);
