@@ -1,14 +1,14 @@
-// app.js - begins: signs in, listens to the server, shows the page of the address
+// app.js - signing in, listening to the server, and the page of the address
+//
+// Started by index.html. Each page is a file of its own; all but the first are
+// loaded when they are opened.
 
 import { signIn } from "./api.js";
 import { $, button, el, say } from "./dom.js";
 import { frameStart } from "./frame.js";
-import { start, state, watch } from "./live.js";
+import { linkSet, start, state, watch } from "./live.js";
 import { queuesView } from "./queues.js";
-import { open, reload, routerStart } from "./router.js";
-
-// A page that is not the first one is loaded when it is opened.
-const later = (file, name) => async (...args) => (await import(file))[name](...args);
+import { later, open, reload, routerStart } from "./router.js";
 
 const ROUTES = [
   [/^\/$/, queuesView],
@@ -30,7 +30,7 @@ async function tokenTake() {
 
 // Ask for the token in place of the page; the address stays.
 function signInShow(reason) {
-  const note = el("p", { class: "bad", role: "alert" }, reason || "");
+  const note = el("p.bad", { role: "alert" }, reason || "");
   const input = el("input", { id: "token", name: "token", type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
   const form = el("form", {
     id: "login",
@@ -45,17 +45,18 @@ function signInShow(reason) {
       }
     },
   },
-  el("h1", {}, "Sign in"),
-  el("p", {}, "Paste the token, or the whole address that ", el("code", {}, "mqctl serve"), " printed. The token is also in ", el("code", {}, "web.token"), " of the state directory."),
-  el("p", { class: "field" }, el("label", { for: "token" }, "Token"), input), note,
-  el("p", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Sign in")));
+  el("h1", "Sign in"),
+  el("p", "Paste the token, or the whole address that ", el("code", "mqctl serve"), " printed. The token is also in ", el("code", "web.token"), " of the state directory."),
+  el("p.field", el("label", { for: "token" }, "Token"), input), note,
+  el("p.buttons", el("button.primary", { type: "submit" }, "Sign in")));
   $("#main").replaceChildren(form);
+  linkSet("signed out");
   input.focus();
 }
 
 // Offer to sign in again when the session ends; the page stays as it is.
 function signedOutOffer() {
-  const bar = el("div", { class: "toast bad" }, "You are signed out, and this page may be out of date. ", button("Sign in", () => signInShow(), { class: "primary" }));
+  const bar = el("div.toast.bad", "You are signed out, and this page may be out of date. ", button("Sign in", () => signInShow(), { class: "primary" }));
   watch(() => {
     if (state.link === "signed out" && !$("#login")) $("#toasts").append(bar);
     else bar.remove();
@@ -83,7 +84,7 @@ async function first() {
   } catch (error) {
     if (error.status === 401 || error.status === 429) signInShow(error.status === 401 ? "" : error.message);
     else {
-      $("#main").replaceChildren(el("h1", {}, "The server does not answer"), el("p", {}, error.message));
+      $("#main").replaceChildren(el("h1", "The server does not answer"), el("p", error.message));
       say("The server does not answer.");
       setTimeout(() => location.reload(), 5000);
     }

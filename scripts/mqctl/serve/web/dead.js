@@ -7,7 +7,7 @@
 import { apiOf, ask, pageOf, query } from "./api.js";
 import { histogram } from "./charts.js";
 import { button, el, empty, keyed, setText, setTime, time } from "./dom.js";
-import { count, plural, quoted } from "./format.js";
+import { count, globOf, plural, quoted } from "./format.js";
 import { begin, filterFlags, follow, jobOf } from "./jobs.js";
 import { followed, listTable, text, ticks, when } from "./lists.js";
 import { state } from "./live.js";
@@ -15,10 +15,10 @@ import { open } from "./router.js";
 
 const FILTERS = ["match", "error", "reason", "group", "since", "until"];
 const REASONS = ["exhausted", "rejected", "expired", "crashed", "bad-header", "group-closed"];
+const REPLAYS = { sent: "replayed, on its way", unsure: "replayed, maybe not sent", lost: "replayed, lost in a restart" };
 const EACH_MS = 5000; // at most one look at the letters
 const PAGE = 20;
 
-const OUTCOME = /^(exit|signal|timeout) [^:]*: /; // mqdlq --error matches what follows it
 const keyOf = (group) => `${group.queue} ${group.pattern}`;
 const filterOf = (params) => Object.fromEntries(FILTERS.filter((name) => params.get(name)).map((name) => [name, params.get(name)]));
 
@@ -27,17 +27,17 @@ const filterOf = (params) => Object.fromEntries(FILTERS.filter((name) => params.
 // The list below an open group, with buttons for the letters that are ticked.
 function lettersOf(group, filter) {
   const { queue, pattern } = group;
-  const place = el("div", { class: "answer" });
+  const place = el("div.answer");
   const steer = (what) => (rows, event) =>
-    begin(what, { queue, number: rows.length, body: { rows }, flags: ` ${rows.join(" ")}`, control: event.target, place });
-  const boxes = state.about.write ? ticks((letter) => String(letter.row), "letter", [["Replay", steer("replay"), "small"], ["Discard", steer("discard"), "small danger"]]) : null;
+    begin(what, { queue, number: rows.length, body: { rows }, flags: ` ${rows.join(" ")}`, control: event.target, place, ticked: true });
+  const boxes = state.about.write ? ticks((letter) => String(letter.row), "letter", [["Replay", steer("replay"), "small"], ["Discard…", steer("discard"), "small danger"]]) : null;
   const list = listTable(`Letters with the error ${pattern}`, [
     ...(boxes ? [boxes.column] : []),
     ["Letter", "key", (letter) => el("a", { href: pageOf(queue, "dead", letter.row) }, letter.row)],
     ["Died", "", when((letter) => letter.died_at)],
     ["Attempts", "n", text((letter) => letter.attempts)],
     ["Group", "wide-only", text((letter) => letter.group || "")],
-    ["Error", "text", text((letter) => letter.error_line || letter.error || letter.reason)],
+    ["Error", "text", text((letter) => (letter.replay ? `${REPLAYS[letter.replay]}: ` : "") + (letter.error_line || letter.error || letter.reason))],
     ["Body", "text wide-only mono", text((letter) => letter.preview || "")],
   ], (letter) => letter.row);
   const letters = [];
@@ -48,10 +48,11 @@ function lettersOf(group, filter) {
     letters.push(...answer.letters);
     after = answer.next;
     list.show(letters);
+    boxes?.show();
     more.hidden = !after;
   }
   load().catch((error) => setText(place, error.message));
-  return el("div", { class: "letters" }, list.node, el("div", { class: "buttons" }, more, boxes?.buttons, place));
+  return el("div.letters", list.node, el("div.buttons", more, boxes?.buttons, place));
 }
 
 // ---- groups ----
@@ -59,11 +60,11 @@ function lettersOf(group, filter) {
 function groupMake(filter, cuts, single) {
   return (first) => {
     let group = first;
-    const number = el("b", { class: "many" });
-    const place = el("div", { class: "answer" });
+    const number = el("b.many");
+    const place = el("div.answer");
     const ages = [time(null), time(null)];
-    const chart = el("span", { class: "wide-only" });
-    const fold = button(el("span", { class: "pattern" }, first.pattern), () => {
+    const chart = el("span.wide-only");
+    const fold = button(el("span.pattern", first.pattern), () => {
       const shut = fold.getAttribute("aria-expanded") === "false";
       fold.setAttribute("aria-expanded", String(shut));
       if (shut) node.append(lettersOf(group, filter));
@@ -75,22 +76,22 @@ function groupMake(filter, cuts, single) {
       begin(what, {
         queue: group.queue, number: group.count, canary, control: event.currentTarget, place, key: keyOf(group),
         body: { filter: meant, up_to: group.up_to, expect_count: group.count },
-        flags: `${filterFlags(meant)} --error ${quoted(group.pattern.replace(OUTCOME, ""))}`,
+        flags: `${filterFlags(meant)} --error ${quoted(globOf(group.pattern))}`,
       });
     };
     const all = button("", order("replay", false), { class: "primary" });
     const one = button("Replay one first", order("replay", true));
     const discard = button("Discard…", order("discard"), { class: "danger" });
-    const node = el("li", { class: "group", "data-row": "" },
-      el("div", { class: "outline" }, number, el("div", { class: "about" }, fold, el("div", { class: "secondary" },
+    const node = el("li.group", { "data-row": "" },
+      el("div.outline", number, el("div.about", fold, el("div", { class: "secondary" },
         single ? null : [el("a", { href: pageOf(first.queue, "dead") }, first.queue), " · "], "first ", ages[0], ", last ", ages[1])), chart,
-      state.about.write ? el("div", { class: "buttons" }, all, one, discard) : null), place);
+      state.about.write ? el("div.buttons", all, one, discard) : null), place);
     node.update = (now) => {
       const fresh = group.count !== now.count || !chart.firstChild;
       group = now;
       setText(number, count(now.count));
       setText(all, `Replay ${count(now.count)}`);
-      one.hidden = now.count < 2;
+      one.classList.toggle("unneeded", now.count < 2); // it keeps its room, so that all buttons are in line
       setTime(ages[0], now.first);
       setTime(ages[1], now.last);
       if (fresh) chart.replaceChildren(histogram(now.histogram, `when they died: ${plural(now.count, "letter")}`));
@@ -117,7 +118,7 @@ function filterForm(filter, go) {
     event.preventDefault();
     go({ ...filter, match: match.value.trim(), reason: reason.value, since: since.value.trim() });
   };
-  const form = el("form", { class: "filter", role: "search", "aria-label": "Filter", onsubmit: submit }, match, reason, since, el("button", { type: "submit" }, "Filter"),
+  const form = el("form.filter", { role: "search", "aria-label": "Filter", onsubmit: submit }, match, reason, since, el("button", { type: "submit" }, "Filter"),
     Object.keys(filter).length ? button("Show all", () => go({}), { class: "plain" }) : null);
   reason.addEventListener("change", submit);
   return form;
@@ -126,9 +127,9 @@ function filterForm(filter, go) {
 // The list of groups of one queue, or of all if queue is null.
 export async function deadList(queue, params, go) {
   const filter = filterOf(params);
-  const list = el("ul", { class: "groups", "aria-label": "Dead letters by error" });
-  const notes = el("div", {});
-  const none = el("div", {});
+  const list = el("ul.groups", { "aria-label": "Dead letters by error" });
+  const notes = el("div");
+  const none = el("div");
   let cuts = [];
   const make = groupMake(filter, () => cuts, queue !== null);
   const dead = () => (queue ? state.rows.get(queue)?.dead : state.totals.dead);
@@ -145,8 +146,8 @@ export async function deadList(queue, params, go) {
       node.settle();
       list.append(node);
     }
-    notes.replaceChildren(...cuts.map((cut) => el("p", { class: "secondary" }, `${cut.queue}: only the newest ${count(cut.looked_at)} of ${plural(cut.dead, "letter")} are grouped here.`)),
-      ...answer.troubles.map((trouble) => el("p", { class: "bad" }, trouble)));
+    notes.replaceChildren(...cuts.map((cut) => el("p.secondary", `${cut.queue}: only the newest ${count(cut.looked_at)} of ${plural(cut.dead, "letter")} are grouped here.`)),
+      ...answer.troubles.map((trouble) => el("p.bad", trouble)));
     none.replaceChildren(list.childElementCount ? "" : empty(Object.keys(filter).length ? "No dead letter matches the filter." :
       "There are no dead letters. A message becomes one when its attempts are used up or its handler rejects it."));
   }, EACH_MS, () => dead() !== before);
@@ -155,7 +156,7 @@ export async function deadList(queue, params, go) {
 
 export async function deadView(main, { params }) {
   const list = await deadList(null, params, (filter) => open(`/dead${query(filter)}`));
-  main.append(el("h1", {}, "Dead letters"), list.node);
+  main.append(el("h1", "Dead letters"), list.node);
   return { name: "Dead letters", leave: list.leave };
 }
 

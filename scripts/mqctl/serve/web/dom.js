@@ -5,28 +5,40 @@
 
 import { age, exact, relative, visible } from "./format.js";
 
-const SVG = "http://www.w3.org/2000/svg";
-
 export const $ = (selector, root = document) => root.querySelector(selector);
 export const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-function fill(node, attributes, children) {
-  for (const [name, value] of Object.entries(attributes || {})) {
+// Make an element: make("p.note.bad", {attributes}, ...children). The attributes
+// may be missing; those named on... are event listeners. Children that are null
+// or false are left out.
+const maker = (create) => (selector, ...rest) => {
+  const [tag, ...classes] = selector.split(".");
+  const node = create(tag);
+  if (classes.length) node.setAttribute("class", classes.join(" "));
+  const attributes = rest[0]?.constructor === Object ? rest.shift() : {};
+  for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false)
       node.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat(Infinity))
+  for (const child of rest.flat(Infinity))
     if (child !== null && child !== undefined && child !== false)
       node.append(child instanceof Node ? child : visible(child));
   return node;
-}
-
-// Make an element. Attributes named on... are event listeners; null children are left out.
-export const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+};
+export const el = maker((tag) => document.createElement(tag));
+export const svg = maker((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
 
 export const button = (text, onclick, attributes = {}) => el("button", { type: "button", onclick, ...attributes }, text);
+
+// Give an element a function that shows newer values in it.
+export const updated = (node, update) => Object.assign(node, { update });
+
+// Set an attribute; null removes it.
+export function setAttribute(node, name, value) {
+  if (value === null) node.removeAttribute(name);
+  else node.setAttribute(name, value);
+}
 
 // Change a text only if it differs, so that a selection and a screen reader stay undisturbed.
 export function setText(node, text) {
@@ -67,7 +79,7 @@ export function keyed(parent, items, keyOf, make) {
 
 const WRITE = { ago: relative, age };
 
-// Make a time that is written anew as it gets older. how: "ago" or "age".
+// Make a time that is rewritten as it gets older. how: "ago" or "age".
 export function time(iso, how = "ago") {
   const node = el("time", { "data-how": how });
   setTime(node, iso);
@@ -80,6 +92,7 @@ export function setTime(node, iso) {
     node.title = iso ? exact(iso) : "";
   }
   setText(node, iso ? WRITE[node.dataset.how](iso) : "–");
+  node.classList.toggle("zero", !iso);
 }
 
 setInterval(() => {
@@ -90,11 +103,10 @@ setInterval(() => {
 
 // A severity as a dot with a word; colour is never the only sign.
 export function stateMark(word, severity) {
-  const node = el("span", {});
-  node.update = (text, level) => {
+  const node = updated(el("span"), (text, level) => {
     node.className = `state ${level || "idle"}`;
     setText(node, text);
-  };
+  });
   node.update(word || "unknown", severity);
   return node;
 }
@@ -102,7 +114,7 @@ export function stateMark(word, severity) {
 // A name that does not wrap: its middle is elided where the room ends.
 export function elided(name) {
   const tail = name.length > 16 ? 8 : 0;
-  return el("span", { class: "elided", title: name }, el("span", {}, name.slice(0, name.length - tail)), tail ? name.slice(-tail) : null);
+  return el("span.elided", { title: name }, el("span", name.slice(0, name.length - tail)), tail ? name.slice(-tail) : null);
 }
 
-export const empty = (...children) => el("p", { class: "empty" }, ...children);
+export const empty = (...children) => el("p.empty", ...children);

@@ -34,6 +34,13 @@ export function duration(ms) {
   return `${precise ? n.toFixed(1) : Math.floor(n)} ${unit}`;
 }
 
+// Write two durations; their unit once, if it is the same.
+export function durations(one, two) {
+  const [first, second] = [duration(one), duration(two)];
+  const unit = second.slice(second.indexOf(" "));
+  return `${first.endsWith(unit) ? first.slice(0, -unit.length) : first} / ${second}`;
+}
+
 export function bytes(n) {
   if (missing(n)) return "–";
   for (const [size, unit] of [[1 << 20, "MiB"], [1 << 10, "KiB"]])
@@ -44,14 +51,17 @@ export function bytes(n) {
 // Write a time as people say it: "2 min ago", "in 5 s".
 export function relative(iso, now = Date.now()) {
   const ms = now - Date.parse(iso);
-  if (Math.abs(ms) < 1500) return "now";
+  if (Math.abs(ms) < 1500) return ms < 0 ? "in a moment" : "a moment ago";
   const text = duration(Math.floor(Math.abs(ms) / 1e3) * 1e3);
   return ms < 0 ? `in ${text}` : `${text} ago`;
 }
 
-// Write how long ago a time was, without "ago".
-export const age = (iso, now = Date.now()) =>
-  (missing(iso) ? "–" : duration(Math.max(Math.floor((now - Date.parse(iso)) / 1e3), 0) * 1e3));
+// Write how long ago a time was, without "ago", in whole seconds.
+export function age(iso, now = Date.now()) {
+  if (missing(iso)) return "–";
+  const seconds = Math.floor((now - Date.parse(iso)) / 1e3);
+  return seconds < 1 ? "0 s" : duration(seconds * 1e3);
+}
 
 const two = (n) => String(n).padStart(2, "0");
 export const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}`;
@@ -68,3 +78,6 @@ export function exact(iso) {
 // Quote an argument for a shell, as far as it needs quotes.
 export const quoted = (text) =>
   (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replace(/'/g, "'\\''")}'`);
+
+// The pattern of a group of errors as mqdlq --error takes it.
+export const globOf = (pattern) => pattern.replace(/[?[]/g, "\\$&");

@@ -21,7 +21,7 @@ const TOTALS = [
 
 function totalsBuild() {
   $("#totals").append(...TOTALS.map(([sort, word, write, title]) => {
-    const value = el("b", {}, "–");
+    const value = el("b", "–");
     const node = el("a", { href: `/?sort=${sort}`, title }, value, ` ${word}`);
     node.update = (totals) => {
       setText(value, write(totals));
@@ -32,6 +32,7 @@ function totalsBuild() {
 }
 
 function totalsShow() {
+  $("#totals").style.visibility = state.about ? "" : "hidden"; // nothing is known before the sign-in
   for (const node of $("#totals").children) node.update(state.totals);
   for (const [id, n] of [["dead", state.totals.dead], ["groups", state.totals.blocked]]) {
     const number = $(`#nav-${id} b`);
@@ -56,7 +57,7 @@ function linkShow() {
   const node = $("#link");
   node.className = `state ${severity}`;
   setText(node, write() + (state.about && !state.about.write && severity === "fine" ? ", read-only" : ""));
-  if (said === state.link) return;
+  if (said === state.link || !state.about) return;
   if (state.link === "lost") say("The server does not answer; this page may be out of date.");
   else if (state.link === "signed out") say("You are signed out; this page may be out of date.");
   else if (said === "lost") say("The server answers again.");
@@ -108,13 +109,13 @@ function show() {
 
 // ---- keys ----
 
-// Move to the next row of the first table, or the previous one.
+// Move to the next row, or the previous one: to its link, which Enter opens.
 function rowMove(step) {
   const rows = $$("main [data-row]").filter((row) => row.checkVisibility());
   if (!rows.length) return;
   const at = rows.indexOf(document.activeElement.closest("[data-row]"));
   const row = rows[Math.min(Math.max(at + step, 0), rows.length - 1)];
-  (row.querySelector("a, button, input") || row).focus();
+  (row.querySelector("a") || row.querySelector("button, input") || row).focus();
   row.scrollIntoView({ block: "nearest" });
 }
 

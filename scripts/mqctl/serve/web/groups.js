@@ -2,9 +2,9 @@
 //
 // A held group waits because a letter of it died; release lets it continue.
 
-import { apiOf, ask, pageOf, post, query } from "./api.js";
+import { apiOf, pageOf, pagesAsk, post } from "./api.js";
 import { act, commandIcon, question } from "./dialog.js";
-import { button, el, empty, stateMark, time } from "./dom.js";
+import { button, el, empty, stateMark, time, updated } from "./dom.js";
 import { count, quoted } from "./format.js";
 import { followed, listTable, text, when } from "./lists.js";
 import { state } from "./live.js";
@@ -17,20 +17,18 @@ const command = (g, verb) => `mqctl group ${g.group?.startsWith("-") ? "-- " : "
 // The state of a group and what it waits for.
 function stateCell() {
   const mark = stateMark();
-  const why = el("span", {});
-  const node = el("span", {}, mark, " ", why);
-  node.update = (g) => {
+  const why = el("span");
+  return updated(el("span", mark, " ", why), (g) => {
     mark.update(g.state + (g.closing && g.state !== "closing" ? ", closing" : ""), SEVERITIES[g.state]);
     why.replaceChildren(...(g.letter ? ["by ", el("a", { href: pageOf(g.queue, "dead", g.letter) }, `letter ${g.letter}`)] :
       g.state === "blocked" && g.due_at ? ["retry ", time(g.due_at)] : []));
-  };
-  return node;
+  });
 }
 
 // The buttons of a group; only those that can change something now are shown.
 const actionsCell = (reload) => (first) => {
   let g = first;
-  const place = el("span", { class: "answer" });
+  const place = el("span.answer");
   const order = (word, verb, cls, done) => button(word, async (event) => {
     const control = event.currentTarget;
     if (verb === "close" && !(await question({
@@ -47,14 +45,12 @@ const actionsCell = (reload) => (first) => {
   const close = order("Close…", "close", "", "Closed.");
   const again = order("Open", "open", "", "Open.");
   const icon = commandIcon(() => command(g, g.state === "held" ? "release" : g.closing ? "open" : "close"), `Change the group ${first.group}`);
-  const node = el("span", { class: "buttons" }, release, close, again, icon, place);
-  node.update = (now) => {
+  return updated(el("span.buttons", release, close, again, icon, place), (now) => {
     g = now;
     release.hidden = g.state !== "held";
     close.hidden = Boolean(g.closing);
     again.hidden = !g.closing;
-  };
-  return node;
+  });
 };
 
 // The groups of some queues in some states; queues() names them.
@@ -72,18 +68,14 @@ async function groupList(queues, single, states, none) {
     ["Oldest", "n wide-only", when((g) => g.received_at, "age")],
     ...(state.about.write ? [["Actions", "", actionsCell(() => live.now())]] : []),
   ], (g) => `${g.queue} ${g.group || g.group_base64}`);
-  const nothing = el("div", {});
+  const nothing = el("div");
   const live = await followed(async () => {
     const all = [];
     more.hidden = true;
     for (const queue of queues()) {
-      let after = null;
-      for (let i = 0; i < pages && (i === 0 || after); i++) {
-        const answer = await ask(`${apiOf(queue, "groups")}${query({ state: states, after })}`);
-        all.push(...answer.groups);
-        after = answer.next;
-      }
-      if (after) more.hidden = false;
+      const found = await pagesAsk(pages, apiOf(queue, "groups"), { state: states });
+      all.push(...found.flatMap((page) => page.groups));
+      if (found.at(-1).next) more.hidden = false;
     }
     list.show(all);
     nothing.replaceChildren(all.length ? "" : empty(none));
@@ -97,6 +89,6 @@ export const groupsTab = (queue) =>
 export async function groupsView(main) {
   const blocked = () => [...state.rows.values()].filter((row) => row.blocked).map((row) => row.queue);
   const list = await groupList(blocked, false, "held,blocked", "No group is blocked. The groups that are running are on the page of their queue.");
-  main.append(el("h1", {}, "Blocked groups"), el("p", { class: "secondary" }, "A group is held by a letter of it that died, or waits for the retry of its first message."), list.node);
+  main.append(el("h1", "Blocked groups"), el("p.secondary", "A group is held by a letter of it that died, or waits for the retry of its first message."), list.node);
   return { name: "Groups", leave: list.leave };
 }

@@ -13,7 +13,7 @@ const EACH_MS = 500;
 const OUTCOME_MS = 2000;
 const MANY = 100; // letters whose removal is typed, not clicked
 
-// Which rows of which pages began the jobs, to show them there again: key -> job id.
+// Jobs by the row that began them, to show them there again: key -> job id.
 const remembered = () => JSON.parse(sessionStorage.getItem("mqctl-jobs") || "{}");
 
 const remember = (key, id) => sessionStorage.setItem("mqctl-jobs", JSON.stringify({ ...remembered(), [key]: id }));
@@ -36,9 +36,9 @@ const sentence = (job, outcome) => {
 // Follow a job in `place` until its outcome is known or the place has gone.
 export async function follow(place, id, ended = () => {}) {
   const bar = el("progress", { "aria-label": "Progress" });
-  const text = el("span", {});
+  const text = el("span");
   const stop = button("Stop", () => ask(`/api/v1/jobs/${id}`, "DELETE").catch((error) => toast(error.message, true)), { class: "small" });
-  place.replaceChildren(el("span", { class: "job" }, bar, text, stop));
+  place.replaceChildren(el("span.job", bar, text, stop));
   const gone = () => !text.isConnected;
   const wait = (ms) => new Promise((go) => setTimeout(go, ms));
   try {
@@ -88,8 +88,9 @@ export const filterFlags = (filter) =>
   Object.entries(filter).filter(([name]) => name !== "pattern").map(([name, value]) => ` --${name} ${quoted(value)}`).join("");
 
 // Ask, begin and follow a replay or discard. order: {queue, number, body, flags,
-// control, place, key, canary}; flags are those of the command.
-export async function begin(what, { queue, number, body, flags, control, place, key, canary, ended }) {
+// control, place, key, canary, again, ticked}; flags are those of the command;
+// ticked: the letters were ticked in a list.
+export async function begin(what, { queue, number, body, flags, control, place, key, canary, again, ticked, ended }) {
   const letters = plural(number, "letter");
   const discard = what === "discard";
   const fields = [];
@@ -98,12 +99,14 @@ export async function begin(what, { queue, number, body, flags, control, place, 
     ["rate", "Letters a second (empty: no limit)", { type: "number", min: "1" }]);
   const values = await question({
     title: discard ? `Discard ${letters} of ${queue}?` : `Replay ${letters} into ${queue}?`,
-    text: discard ? "They are permanently removed." : "They are sent to the queue again, oldest first. Letters that arrive meanwhile are not touched.",
+    text: (discard ? (number > 1 ? "They are permanently removed." : "It is permanently removed.")
+      : number > 1 ? "They are sent to the queue again, oldest first." : "It is sent to the queue again.") +
+      (ticked ? " Letters that you did not tick stay, whether they are shown or not." : number > 1 ? " Letters that arrive in the meantime stay." : ""),
     fields, danger: discard, word: discard ? `Discard ${count(number)}` : `Replay ${count(number)}`,
-    command: (v) => `mqdlq ${what}${v.canary ? " --canary" : ""}${v.rate ? ` --rate ${v.rate}` : ""} ${quoted(queue)}${flags}`,
+    command: (v) => `mqdlq ${what}${again ? " --again" : ""}${v.canary ? " --canary" : ""}${v.rate ? ` --rate ${v.rate}` : ""} ${quoted(queue)}${flags}`,
   });
   if (!values) return false;
-  const note = el("span", {});
+  const note = el("span");
   place.replaceChildren(note);
   return act(control, note, async () => {
     const more = { ...(values.canary ? { canary: true } : {}), ...(values.rate ? { rate: Number(values.rate) } : {}) };

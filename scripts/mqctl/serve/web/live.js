@@ -10,6 +10,7 @@ import { ask, query } from "./api.js";
 
 const QUIET_MS = 10000; // without an event for so long, ask whether the server answers
 const POLL_MS = 5000;
+const LOCK = "mqctl-events";
 
 export const state = {
   about: null,
@@ -24,6 +25,8 @@ const channel = new BroadcastChannel("mqctl");
 const watchers = new Set();
 let early = []; // deltas that came before the first whole state
 let heard = Date.now();
+let leads = false; // this tab has the lock, and so the stream
+let source = null; // the stream
 
 // Call f(changed) after each change: changed is the set of queues, null for all.
 // Returns a function that ends it.
@@ -36,7 +39,7 @@ const tell = (changed) => {
   for (const f of [...watchers]) f(changed);
 };
 
-function linkSet(link) {
+export function linkSet(link) {
   heard = Date.now();
   if (state.link === link) return;
   state.link = link;
@@ -96,53 +99,74 @@ async function poll(share, again) {
   setTimeout(again, document.hidden && link === "polling" ? 12 * POLL_MS : soon);
 }
 
+// Listen to the server. Resolves to true with the first event, to false if the
+// server refuses the stream.
 function stream(share) {
-  const source = new EventSource("/api/v1/events");
-  let asked = false;
-  for (const name of ["hello", "resync", "rows"])
-    source.addEventListener(name, (event) => share(name, JSON.parse(event.data)));
-  // A refused stream does not say why; the answer to a question does.
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) poll(share, () => stream(share));
-    else share("link", "lost");
-  };
+  source?.close();
+  const mine = new EventSource("/api/v1/events");
+  source = mine;
   // A connection that broke without a word looks like a server without news.
+  let asked = false;
   const check = setInterval(async () => {
-    if (source.readyState === EventSource.CLOSED) clearInterval(check);
+    if (mine.readyState === EventSource.CLOSED) clearInterval(check);
     else if (!asked && Date.now() - heard > (document.hidden ? 3 : 1) * QUIET_MS) {
       asked = true;
       try {
         await Promise.race([ask("/api/v1/about"), new Promise((_, fail) => setTimeout(() => fail(Error()), QUIET_MS))]);
-        if (source.readyState === EventSource.OPEN) share("link", "live");
+        if (mine.readyState === EventSource.OPEN) share("link", "live");
       } catch (error) {
         share("link", error.status === 401 ? "signed out" : "lost");
       }
       asked = false;
     }
   }, 1000);
-  addEventListener("pagehide", () => source.close());
+  return new Promise((begun) => {
+    for (const name of ["hello", "resync", "rows"])
+      mine.addEventListener(name, (event) => {
+        share(name, JSON.parse(event.data));
+        begun(true);
+      });
+    // A refused stream does not say why; the answer to a question does.
+    mine.onerror = () => {
+      if (mine.readyState !== EventSource.CLOSED) share("link", "lost");
+      else if (state.about) poll(share, () => stream(share));
+      begun(false);
+    };
+  });
 }
 
+// Return true if this tab has the lock, which it keeps while it is open.
+const lockTry = () => new Promise((go) => navigator.locks.request(LOCK, { ifAvailable: true }, (lock) => {
+  go(lock !== null);
+  return lock && new Promise(() => {});
+}));
+
 // Begin to listen. Resolves when the first state is there; rejects with the
-// server's refusal, such as 401 without a session.
+// server's refusal, such as 401 without a session. The state comes with the
+// stream; a tab without a stream asks for it.
 export async function start() {
-  if (!navigator.locks) {
-    const share = eventTake;
-    wholeTake(await ask("/api/v1/overview"));
-    linkSet("polling");
-    const again = () => poll(share, again);
-    setTimeout(again, state.looked ? POLL_MS : 1000);
-    return;
-  }
-  channel.onmessage = ({ data }) => eventTake(data.name, data.data);
-  wholeTake(await ask("/api/v1/overview"));
-  linkSet("live");
   const share = (name, data) => {
     eventTake(name, data);
     channel.postMessage({ name, data });
   };
-  navigator.locks.request("mqctl-events", () => new Promise(() => stream(share)));
+  channel.onmessage = ({ data }) => eventTake(data.name, data.data);
+  leads ||= Boolean(navigator.locks) && await lockTry();
+  if (leads && await stream(share)) return;
+  wholeTake(await ask("/api/v1/overview"));
+  if (!navigator.locks || leads) {
+    linkSet("polling");
+    const again = leads ? () => stream(share) : () => poll(eventTake, again);
+    setTimeout(again, state.looked ? POLL_MS : 1000);
+    return;
+  }
+  linkSet("live");
+  navigator.locks.request(LOCK, () => {
+    leads = true;
+    return new Promise(() => stream(share));
+  });
 }
+
+addEventListener("pagehide", () => source?.close());
 
 // Call f(look) with each new look at one queue while this tab is seen. Returns
 // a function that ends it.

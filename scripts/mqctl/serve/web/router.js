@@ -4,8 +4,11 @@
 // {name, leave}. Links are followed without loading the document again, so the
 // event stream and the header stay.
 
-import { $, el, say } from "./dom.js";
+import { $, el, say, setAttribute } from "./dom.js";
 import { nameSet } from "./frame.js";
+
+// Make a function of a file that is loaded when it is first called.
+export const later = (file, name) => async (...args) => (await import(file))[name](...args);
 
 let routes = [];
 let current = null;
@@ -21,9 +24,9 @@ async function show(focus) {
   let next;
   try {
     next = view ? await view(main, { params: here.searchParams, ...match.groups }) : null;
-    if (!view) main.append(el("h1", {}, "There is no such page"), el("p", {}, el("a", { href: "/" }, "All queues")));
+    if (!view) main.append(el("h1", "There is no such page"), el("p", el("a", { href: "/" }, "All queues")));
   } catch (error) {
-    main.replaceChildren(el("h1", {}, "This page cannot be shown"), el("p", { class: "bad" }, error.message), el("p", {}, el("a", { href: "/" }, "All queues")));
+    main.replaceChildren(el("h1", "This page cannot be shown"), el("p.bad", error.message), el("p", el("a", { href: "/" }, "All queues")));
   }
   if (mine !== turn) {
     next?.leave?.();
@@ -33,10 +36,8 @@ async function show(focus) {
   $("#main").replaceWith(main);
   nameSet(next?.name || "mqworker");
   const part = here.pathname.split("/")[1];
-  for (const [id, parts] of [["queues", ["", "queues"]], ["dead", ["dead"]], ["groups", ["groups"]]]) {
-    if (parts.includes(part)) $(`#nav-${id}`).setAttribute("aria-current", "page");
-    else $(`#nav-${id}`).removeAttribute("aria-current");
-  }
+  for (const [id, parts] of [["queues", ["", "queues"]], ["dead", ["dead"]], ["groups", ["groups"]]])
+    setAttribute($(`#nav-${id}`), "aria-current", parts.includes(part) ? "page" : null);
   if (!focus) return;
   scrollTo(0, 0);
   main.focus({ preventScroll: true });

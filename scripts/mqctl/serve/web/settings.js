@@ -13,11 +13,11 @@ const value = (one) => (one === null || one === undefined ? "–" : String(one))
 
 // The value now; a field if it can change, and changed() is called when it did.
 const nowCell = (queue, running, changed) => (setting) => {
-  if (!setting.live || !running || !state.about.write) return el("span", {}, value(setting.now));
+  if (!setting.live || !running || !state.about.write) return el("span", value(setting.now));
   const { name } = setting;
-  const place = el("span", { class: "answer" });
+  const place = el("span.answer");
   const input = el("input", { name, value: setting.now ?? "", "aria-label": `New value of ${name}`, placeholder: setting.value, autocomplete: "off" });
-  const submit = el("button", { type: "submit", class: "small" }, "Set");
+  const submit = el("button.small", { type: "submit" }, "Set");
   const set = (event) => {
     event.preventDefault();
     act(submit, place, async () => {
@@ -29,26 +29,26 @@ const nowCell = (queue, running, changed) => (setting) => {
       return `${one.old} -> ${one.new}`;
     });
   };
-  return el("div", {}, el("form", { class: "inline", onsubmit: set }, input, submit, commandIcon(() => `mqctl set ${quoted(queue)} ${quoted(`${name}=${input.value}`)}`, `Set ${name}`)), place);
+  return el("div", el("form.inline", { onsubmit: set }, input, submit, commandIcon(() => `mqctl set ${quoted(queue)} ${quoted(`${name}=${input.value}`)}`, `Set ${name}`)), place);
 };
 
 export async function settingsTab(queue) {
   const load = () => ask(apiOf(queue, "settings"));
   const { settings, running, keep } = await load();
-  const note = el("p", { class: "keep" });
-  const keepShow = (flags) => note.replaceChildren(...(flags ? ["A change lasts until the worker restarts. To keep it, start the worker with ", el("code", {}, flags)] : []));
+  const note = el("p.keep");
+  const keepShow = (flags) => note.replaceChildren(...(flags ? ["A change lasts until the worker restarts. To keep it, start the worker with ", el("code", flags)] : []));
   const changed = () => load().then((answer) => keepShow(answer.keep)).catch(() => {});
   keepShow(keep);
   const sections = Object.entries(Object.groupBy(settings, (one) => one.under)).map(([under, rows]) => {
     const list = listTable(under, [
       ["Setting", "key mono", text((one) => one.name)],
-      ["Now", "", nowCell(queue, running, changed)],
-      ["At start", "wide-only", (one) => el("span", {}, value(one.started), one.set_at && el("small", {}, ", changed ", time(one.set_at)))],
-      ["Default", "wide-only", text((one) => value(one.default))],
+      ["Now", "now", nowCell(queue, running, changed)],
+      ["At start", "wide-only value", (one) => el("span", value(one.started), one.set_at && el("small", ", changed ", time(one.set_at)))],
+      ["Default", "wide-only value", text((one) => value(one.default))],
       ["What it does", "help", text((one) => one.help)],
     ], (one) => one.name, { class: "settings" });
     list.show(rows);
-    return el("section", {}, el("h2", {}, under), list.node);
+    return el("section", el("h2", under), list.node);
   });
-  return { node: el("div", {}, running ? null : empty("No worker is running, so no setting has a value now."), note, sections) };
+  return { node: el("div", running ? null : empty("No worker is running, so no setting has a value now."), note, sections) };
 }

@@ -5,7 +5,7 @@
 
 import { apiOf, ask, pageOf, post } from "./api.js";
 import { act, question } from "./dialog.js";
-import { quoted } from "./format.js";
+import { count, quoted } from "./format.js";
 import { state } from "./live.js";
 import { open } from "./router.js";
 
@@ -34,6 +34,17 @@ export const resume = (queue, control, note) =>
     return "Resumed.";
   });
 
+// Pause or resume several queues, one after the other. Resolves to true if it was
+// done to all of them.
+export const steerAll = (verb, queues, control, place) =>
+  act(control, place, async () => {
+    const refused = [];
+    for (const queue of queues) await post(apiOf(queue, verb)).catch((error) => refused.push(`${queue}: ${error.message}`));
+    const done = `${count(queues.length - refused.length)} of ${count(queues.length)} ${verb}d.`;
+    if (refused.length) throw new Error([done, ...refused].join(" "));
+    return done;
+  });
+
 export async function pauseAsk(queue, control, note) {
   const values = await question({
     title: `Pause ${queue}`, word: "Pause",
@@ -50,11 +61,11 @@ export async function concurrencyAsk(row, control, note) {
     title: `Concurrency of ${queue}`, word: "Set",
     text: "How many handlers may run at the same time. It lasts until the worker restarts.",
     fields: [["concurrency", "Handlers", { type: "number", min: "1", required: true, value: row.capacity }]],
-    command: (v) => `mqctl set ${quoted(queue)} concurrency=${v.concurrency}`,
+    command: (v) => `mqctl set ${quoted(queue)} max-concurrency=${v.concurrency}`,
   });
   if (values) await answer(control, note, async () => {
-    const { settings } = await ask(apiOf(queue, "settings"), "PATCH", { concurrency: Number(values.concurrency) });
-    return `concurrency: ${settings[0].old} -> ${settings[0].new}`;
+    const { settings } = await ask(apiOf(queue, "settings"), "PATCH", { "max-concurrency": Number(values.concurrency) });
+    return `max-concurrency: ${settings[0].old} -> ${settings[0].new}`;
   });
 }
 
