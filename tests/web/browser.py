@@ -10,6 +10,7 @@ tests/e2e/serve/test_serve_browser.c put into its body and its stderr. Status
 """
 import base64
 import http.server
+import itertools
 import json
 import os
 import re
@@ -112,6 +113,8 @@ for (const what of ['html[lang]', 'head title', 'main', 'header nav[aria-label]'
     'meta[name=viewport]', '[aria-live]', '.skip[href="#main"]'])
   if (document.querySelectorAll(what).length !== 1) out.push('not one ' + what);
 if (document.documentElement.scrollWidth > innerWidth) out.push('too wide');
+const tabs = document.querySelector('.tabs');
+if (tabs && tabs.scrollWidth > tabs.clientWidth) out.push('a tab that is cut');
 return out;"""
 
 
@@ -258,12 +261,15 @@ class Test:
         b.cdp("Emulation.clearDeviceMetricsOverride")
         b.scheme("light")
         self.page(b, "/")
+        until(lambda: b.text("#findings li"), "the findings")
         seen = []
-        for _ in range(30):
+        for _ in range(60):
             b.key("\ue004")  # Tab
             seen.append(b.js(
                 "const e = document.activeElement; return [e.textContent ||"
                 " e.name, getComputedStyle(e).outlineStyle]"))
+            if seen[-1][0] == self.queue:
+                break
         assert seen[0][0] == "Skip to the content", seen
         assert all(style != "none" for _, style in seen), seen
         assert [self.queue, "auto"] in seen or [self.queue, "solid"] in seen
@@ -342,6 +348,36 @@ class Test:
         until(lambda: "until" in b.text(".state-line"), "it says so")
         b.click("#actions button")
         until(lambda: not self.status()["paused"], "resumed")
+        b.click("#actions button:nth-of-type(3)")
+        b.js("document.querySelector('dialog input').value = '5'")
+        b.click("dialog .primary")
+        until(lambda: "-> 5" in b.text("#actions .answer"), "what it was")
+        assert self.status()["max_concurrency"] == 5
+
+    def pauses_all_that_are_ticked(self, b):
+        """By keyboard; one without a worker is named, and the others are done."""
+        none = self.queue + "-" + "h" * 120  # has had letters, and no worker
+        self.page(b, "/")
+        for queue in (self.queue, none):
+            row = f'#queues tr[data-key="{queue}"]'
+            until(lambda: b.text(row), "its row")
+            b.js("document.querySelector(arguments[0]).focus()", row + " a")
+            b.key("x")
+        pause, again = "#main > .bulk button", "#main > .bulk button:nth-of-type(2)"
+        until(lambda: b.text(pause) == "Pause (2)", "two are ticked")
+        assert none in self.command_behind(b, "#main > .bulk .icon").split()
+        b.click(pause)
+        until(lambda: "1 of 2 paused." in b.text("#toasts"), "the answer")
+        assert f" {none}: " in b.text("#toasts")
+        self.answers_beside(b, pause, "#main > .bulk .answer")
+        assert self.status()["paused"]
+        b.click("#toasts button")
+        b.click(f'#queues input[value="{none}"]')
+        b.click(again)
+        until(lambda: "1 of 1 resumed." in b.text("#live"), "resumed")
+        assert not self.status()["paused"]
+        until(lambda: b.text(pause) == "Pause", "no tick is left")
+        self.answers_beside(b, again, "#main > .bulk .answer")
 
     def sets_and_says_what_was(self, b):
         self.page(b, "/queues/{q}/settings")
@@ -371,7 +407,8 @@ class Test:
                      "'#messages tbody input')].map((e) => e.value)")
         box = "#messages input[value='%s']"
         cancel, run_now = "#messages .danger", "#messages .bulk button"
-        assert b.js("return document.querySelector(arguments[0]).disabled", cancel)
+        b.click(cancel)
+        assert b.text("dialog") is None, "nothing is ticked"
         b.click(box % names[0])
         b.click(cancel)
         assert f"mqctl cancel {self.other} {names[0]}" in b.text("dialog code")
@@ -384,6 +421,7 @@ class Test:
         b.click(box % names[1])
         b.click(run_now)
         until(lambda: "1 of 1 due now" in b.text("#live"), "one runs")
+        self.answers_beside(b, run_now, "#messages .bulk .answer")
         until(lambda: self.status(self.other)["retried"] == 4, "it ran")
         b.click(box % names[2])
         # A refusal is told there and in a notice that stays, and so do the ticks.
@@ -438,9 +476,14 @@ class Test:
         self.tool("mqctl", "remove", "--force", "--state-dir", self.state,
                   self.other)
         until(lambda: "is gone" in b.text("#live"), "the page says so")
+        # A finding may be announced after it, between two looks of this script.
+        b.js("""const live = document.querySelector('#live');
+                window.heard = '';
+                new MutationObserver(() => { heard += live.textContent; })
+                    .observe(live, {childList: true});""")
         self.tool("mqctl", "create", "--queue-depth", "4", "--message-size",
                   "256", self.other)
-        until(lambda: "there again" in b.text("#live"), "it is back")
+        until(lambda: "there again" in b.js("return heard"), "it is back", 40)
         self.tool("mqctl", "remove", "--force", "--state-dir", self.state,
                   self.other)
 
@@ -501,6 +544,63 @@ class Test:
         assert not re.search(LETTERS, b.text("#live")), "it was announced"
         b.cdp("Page.removeScriptToEvaluateOnNewDocument", **soon)
 
+    def gives_findings_room_when_the_table_is_not_used(self, b):
+        """Until then, a finding that comes later is behind "and 1 more"."""
+        faked = b.cdp("Page.addScriptToEvaluateOnNewDocument", source="""
+            const later = setTimeout, ask = fetch;
+            window.setTimeout = (f, ms, ...more) => later(f, Math.min(ms, 500), ...more);
+            window.wrong = [];
+            window.fetch = (url, ...more) => (!/findings/.test(url) ? ask(url, ...more) :
+                Promise.resolve(Response.json({findings: wrong.map((text) => (
+                    {id: text, check: "c", level: "warn", text, fix: "", queues: []}))})));""")
+        more = "#findings li:last-child .plain"
+        lines = ("return (document.querySelector('#queues').getBoundingClientRect()"
+                 ".top - document.querySelector('.findings')"
+                 ".getBoundingClientRect().top - 9) / 32")
+        find = lambda n: b.js("wrong = ['a', 'b', 'c', 'd', 'e', 'f', 'g']"
+                              ".slice(0, arguments[0])", n)
+        shown = lambda: b.js("return document.querySelectorAll"
+                             "('.findings li:not(.zero)').length")
+        steps = itertools.count()
+
+        def hidden_while_used(n):
+            find(n)
+            until(lambda: b.point("#queues tbody tr", next(steps) % 9)
+                  or b.text(more) == "and 1 more", "the finding is counted")
+            assert shown() == b.js(lines) == n - 1, (n, shown(), b.js(lines))
+
+        self.page(b, "/")
+        until(lambda: "Nothing is wrong" in (b.text("#findings") or ""), "no finding")
+        assert b.js(lines) == 3, "no room is reserved"
+        b.point("#queues tbody tr")
+        find(3)
+        until(lambda: shown() == 3, "three findings")
+        assert b.js(lines) == 3, "the table was moved"
+        hidden_while_used(4)
+        b.point("#findings")
+        until(lambda: shown() == b.js(lines) == 4, "the pointer is elsewhere")
+        hidden_while_used(5)
+        until(lambda: shown() == b.js(lines) == 5, "the pointer rests", 40)
+        find(7)
+        until(lambda: b.text(more) == "and 2 more", "more than there is room for")
+        assert b.js(lines) == 5
+        b.click(more)
+        until(lambda: b.text(more) == "fewer", "all findings")
+        assert shown() == 7
+        assert b.js("return document.activeElement.textContent") == "fewer"
+        b.click(more)
+        until(lambda: shown() == b.js(lines) == 5, "fewer")
+        find(0)
+        until(lambda: shown() == 0, "nothing is wrong")
+        assert b.js(lines) == 5, "the table was moved"
+        b.cdp("Page.removeScriptToEvaluateOnNewDocument", **faked)
+
+    def writes_times_as_people_say_them(self, b):
+        said = b.js("""return import('/static/format.js').then((m) =>
+            [-3200, -1200, 1200, 3200].map((ms) =>
+                m.relative(new Date(1e12 + ms).toISOString(), 1e12)))""")
+        assert said == ["3 s ago", "a moment ago", "in a moment", "in 3 s"], said
+
     @staticmethod
     def answers(url):
         try:
@@ -520,6 +620,97 @@ class Test:
         assert "does not name this server" in b.text("body")
         assert b.text("#queues") is None
 
+    def edits_a_letter(self, b):
+        """In two clicks; a body that a text field would change is refused."""
+        edit = ("[...document.querySelectorAll('#bulk button')]"
+                ".find((e) => e.textContent === 'Edit and replay…').click()")
+        self.page(b, "/queues/{q}/dead/1")
+        b.js(edit)
+        until(lambda: "cannot be edited here" in b.text("#toasts"), "refused")
+        n = self.status()["dead"]
+        self.page(b, "/queues/{q}/dead/2")
+        b.js(edit)
+        until(lambda: b.text("dialog textarea") is not None, "the body")
+        assert b.js("return document.querySelector('textarea').value") == "bad"
+        assert f"mqdlq edit --body FILE {self.queue} 2" in b.text("dialog code")
+        b.click("dialog .primary")
+        until(lambda: "unchanged" in b.text("dialog .bad"), "refused")
+        assert b.js("return document.querySelector('textarea').value") == "bad"
+        b.js("document.querySelector('textarea').value = 'bad again'")
+        b.click("dialog .primary")
+        until(lambda: "Sent with the id" in b.text("#toasts"), "it was sent")
+        until(lambda: self.status()["dead"] == n, "it died again")
+        until(lambda: "bad again" in b.text("main"), "the page shows it")
+        assert "Somebody" not in b.text("main"), "it was this person"
+        letter = self.api(f"/api/v1/queues/{self.name}/letters/2")
+        assert letter["body"] == "bad again", letter
+
+    def follows_a_letter_that_others_change(self, b):
+        """It is never shown as it was; a full queue keeps what was edited."""
+        queue = self.queue + "-l"
+        path = os.path.join(self.state, "letters")
+        with open(path, "w", encoding="utf-8") as out:
+            for id_ in ("01M82WH2675BH7W7CEF6000001", "01M82WH2675BH7W7CEF6000002"):
+                letter = json.loads(self.nasty_letter("exhausted", b""))
+                letter |= {"message_id": id_, "header_base64": "",
+                           "body_base64": base64.b64encode(b"one").decode()}
+                print(json.dumps(letter), file=out)
+        here = ("--state-dir", self.state)
+        self.tool("mqctl", "create", "--queue-depth", "1", "--message-size",
+                  "256", queue)
+        self.tool("mqdlq", "import", *here, queue, path)
+        self.tool("mqsend", queue, "in the way")
+        self.page(b, "/queues/{q}/dead/2", queue=queue[1:])
+        self.tool("mqdlq", "discard", *here, queue, "2")
+        until(lambda: "is gone" in b.text("main"), "it says so")
+        assert b.js("return ![...document.querySelectorAll('#bulk button')]"
+                    ".some((e) => e.checkVisibility())"), "a button is left"
+        self.page(b, "/queues/{q}/dead/1", queue=queue[1:])
+        b.js("[...document.querySelectorAll('#bulk button')]"
+             ".find((e) => e.textContent === 'Edit and replay…').click()")
+        until(lambda: b.text("dialog textarea") is not None, "the body")
+        b.js("document.querySelector('textarea').value = 'two'")
+        b.click("dialog .primary")
+        until(lambda: "sends it" in b.text("main .answer"), "the sentence", 60)
+        assert b.text("dialog") is None
+        until(lambda: b.text("pre[aria-label='Body as Text']") == "two", "body")
+        assert "Somebody" not in b.text("main"), "it was this person"
+        self.refuses_an_edit_of_another_body(b, queue, here)
+        replay = self.start("mqdlq", "replay", *here, queue, "1")
+        until(lambda: "killed before" in b.text("main"), "it may not be sent")
+        replay.kill()
+        replay.wait()
+        self.worker = self.start("mqworker", *here, queue, "--", "true")
+        b.js("[...document.querySelectorAll('#bulk button')]"
+             ".find((e) => e.textContent === 'Send again').click()")
+        assert (f"mqdlq replay --again {queue} 1") in b.text("dialog code")
+        b.click("dialog .primary")
+        until(lambda: "1 done" in b.text("main .answer"), "the outcome")
+        until(lambda: "is gone" in b.text("main"), "it says so")
+        self.worker.terminate()
+        self.worker.wait()
+        self.tool("mqctl", "remove", "--force", *here, queue)
+
+    def refuses_an_edit_of_another_body(self, b, queue, here):
+        """Of two persons who edit a letter, the second loses nothing."""
+        b.js("[...document.querySelectorAll('#bulk button')]"
+             ".find((e) => e.textContent === 'Edit and replay…').click()")
+        until(lambda: b.text("dialog textarea") is not None, "the body")
+        b.js("document.querySelector('textarea').value = 'mine'")
+        path = os.path.join(self.state, "theirs")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("theirs")
+        # The queue is full, so their edit is stored and not sent.
+        subprocess.run([os.path.join(self.bin_dir, "mqdlq"), "edit", *here,
+                        "--wait", "0s", "--body", path, queue, "1"],
+                       stderr=subprocess.DEVNULL, check=False, timeout=30)
+        b.click("dialog .primary")
+        until(lambda: "another message now" in b.text("dialog .bad"), "refused")
+        assert b.js("return document.querySelector('textarea').value") == "mine"
+        b.click("dialog .buttons button:last-child")
+        until(lambda: b.text("pre[aria-label='Body as Text']") == "theirs", "body")
+        assert "Somebody edited" in b.text("main")
+
     def finds_the_reason_and_replays_after_the_fix(self, b):
         """With nothing but the page, from its first to the last letter."""
         began = time.monotonic()
@@ -538,9 +729,9 @@ class Test:
         b.click("#letters .letters .danger")
         b.click("dialog .danger")
         until(lambda: "1 of 1 discarded" in b.text("#live"), "one is gone")
-        until(lambda: b.text("#letters .letters .danger") == "Discard chosen"
+        until(lambda: b.text("#letters .letters .danger") == "Discard…"
               and b.js("return document.querySelector("
-                       "'#letters .letters .danger').disabled"), "no tick")
+                       "'#letters .letters .danger').ariaDisabled"), "no tick")
         n -= 1
         until(lambda: self.status()["dead"] == n, "one less")
         b.click("#letters tbody th a")
@@ -551,10 +742,12 @@ class Test:
         until(lambda: b.text(group), "its groups")
         # Each group in two clicks and an answer: the button, the question.
         until(lambda: sum(self.counts(b)) == n, "all counted")
+        self.refuses_a_number_that_has_changed(b)
         for _ in range(len(self.counts(b))):
             b.js("[...document.querySelectorAll('#letters .primary')]"
                  ".find((e) => e.checkVisibility()).click()")
             assert "mqdlq replay" in b.text("dialog code")
+            assert "--error 'exit 3: " in b.text("dialog code")
             if b.text("dialog input[name=canary]") is not None:
                 b.click("dialog input[name=canary]")
                 assert "--canary" in b.text("dialog code")
@@ -567,6 +760,23 @@ class Test:
                   "the rest", 40)
         until(lambda: self.status()["dead"] == 0, "all done")
         print("from the finding to the end:", time.monotonic() - began)
+
+    def refuses_a_number_that_has_changed(self, b):
+        """As if somebody had discarded a letter since; it is said at the button."""
+        button = "#letters .primary"
+        b.js(r"""const f = fetch;
+            window.fetch = (url, how) => {
+              if (how?.method !== "POST") return f(url, how);
+              window.fetch = f;
+              const body = JSON.parse(how.body);
+              body.expect_count++;
+              return f(url, {...how, body: JSON.stringify(body)});
+            };""")
+        b.click(button)
+        b.click("dialog .primary")
+        until(lambda: "were expected; reload" in b.text("#toasts"), "the refusal")
+        self.answers_beside(b, button, "#letters .group > .answer")
+        b.click("#toasts button")
 
     @staticmethod
     def counts(b):
@@ -592,14 +802,19 @@ class Test:
                          self.loads_in_seven_tabs,
                          self.comes_back_after_a_restart,
                          self.tells_a_finding_once,
+                         self.gives_findings_room_when_the_table_is_not_used,
+                         self.writes_times_as_people_say_them,
                          self.shows_no_button_where_nothing_may_change,
                          self.pauses_and_resumes,
+                         self.pauses_all_that_are_ticked,
                          self.sets_and_says_what_was,
                          self.steers_what_waits,
                          self.closes_and_opens_a_group,
                          self.finds_a_message_in_any_queue,
                          self.says_when_the_worker_is_killed,
                          self.says_when_the_queue_is_removed,
+                         self.edits_a_letter,
+                         self.follows_a_letter_that_others_change,
                          self.finds_the_reason_and_replays_after_the_fix,
                          self.says_when_the_queue_is_all_right):
                 step(b)

@@ -2,7 +2,7 @@
 """pictures.py - take pictures of mqctl serve from a real run
 
 Usage: tests/web/pictures.py [--all | --serve] [DIRECTORY]   (docs/pictures)
-  page.png         all queues, as in the README; page-dark.png the same, dark
+  page.png         all queues
   page-queue.png   one queue
   page-dead.png    dead letters by their error
   page-letter.png  one letter
@@ -10,6 +10,7 @@ Usage: tests/web/pictures.py [--all | --serve] [DIRECTORY]   (docs/pictures)
   --all            every page, at 1280x900 and 390x844, light and dark, to look
                    at them
   --serve          keep the scene running, and print its address
+The pictures of docs take ten minutes, which their charts show.
 Needs built programs ($MQW_BIN, else build/bin), Chromium and chromedriver, and
 room for seven queues of 10 x 256 bytes. Removes all it made.
 """
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -44,10 +46,12 @@ QUEUES = (
     ("mail", ["-c", "2", "--backoff", "1h"],
      "echo 'smtp: 451 try again later' >&2; exit 75", 0.5),
     ("thumbnails", ["-c", "8"], "sleep 0.3", 10),
-    ("webhooks", ["-c", "4", "--max-attempts", "1", "--timeout", "300ms"],
+    ("webhooks", ["-c", "4", "--max-attempts", "3", "--backoff", "2s",
+                  "--timeout", "300ms"],
      "read -r n; case $n in *5}) echo 'POST https://shop.example/hook' >&2; "
-     "sleep 9;; esac; sleep 0.05", 3),
-    ("exports", ["-c", "1"], "sleep 30", 1),
+     "dd if=/dev/zero of=/dev/null bs=24M count=1 status=none; sleep 9;; esac; "
+     "sleep 0.05", 3),
+    ("exports", ["-c", "1", "--spool"], "sleep 30", 8),
     ("reports", ["-c", "2"], "sleep 0.2", 2),
 )
 
@@ -55,6 +59,7 @@ QUEUES = (
 class Run:
     def __init__(self, folder):
         self.state, self.processes, self.feeds = folder, [], []
+        self.feeder, self.ending = None, False
         self.workers = {}
         self.names = [f"/{q[0]}" for q in QUEUES]
 
@@ -82,7 +87,7 @@ class Run:
         """Send to all, each at its rate."""
         began = time.monotonic()
         start = [f[2] for f in self.feeds]
-        while time.monotonic() < began + seconds:
+        while time.monotonic() < began + seconds and not self.ending:
             for feed, first in zip(self.feeds, start):
                 due = first + (time.monotonic() - began) * feed[1]
                 while feed[2] < due:
@@ -92,6 +97,11 @@ class Run:
                          json.dumps({"order": 1000 + feed[2]})],
                         stderr=subprocess.DEVNULL, timeout=10, check=False)
             time.sleep(0.02)
+
+    def feed_on(self):
+        """Send until the end, so that handlers run while pictures are taken."""
+        self.feeder = threading.Thread(target=self.feed, args=(3600,))
+        self.feeder.start()
 
     def group(self, customer, *invoices):
         """Send to /invoices, in order."""
@@ -133,6 +143,9 @@ class Run:
             return json.load(answer)
 
     def end(self):
+        self.ending = True
+        if self.feeder:
+            self.feeder.join()
         for p in reversed(self.processes):
             p.terminate()
         for p in self.processes:
@@ -146,10 +159,11 @@ class Run:
 
 
 def pages(run):
-    row = run.get("/api/v1/queues/orders/letters?limit=1")["letters"][0]["row"]
+    letters = run.get("/api/v1/queues/webhooks/letters?limit=1")["letters"]
+    row = letters[0]["row"]
     waits = run.get("/api/v1/queues/mail/messages?state=retry")["messages"][0]
     return {"": "/", "dead": "/dead", "groups": "/groups",
-            "letter": f"/queues/orders/dead/{row}",
+            "letter": f"/queues/webhooks/dead/{row}",
             "message": f"/queues/mail/messages/{waits['name']}",
             "find": f"/find?q={waits['id']}", "queue": "/queues/orders",
             "queue-messages": "/queues/mail/messages",
@@ -163,11 +177,15 @@ def take(run, b, path, file, whole=False):
     until(lambda: b.js("return document.querySelector('main h1') !== null"),
           path)
     if path == "/":
+        until(lambda: b.text("#findings li"), "the findings")
         until(lambda: b.js("return document.querySelectorAll('.spark path[d]')"
                            ".length") >= len(QUEUES), "the sparks")
     if path == "/queues/orders":
         until(lambda: b.js("return document.querySelectorAll('.chart path')"
                            ".length") > 4, "the charts")
+        until(lambda: b.text("#findings li"), "the findings")
+        until(lambda: b.text(".errors li"), "the errors")
+        until(lambda: b.text(".beside tbody tr"), "a running handler")
     if whole:
         b.picture_whole(file)
     else:
@@ -176,7 +194,6 @@ def take(run, b, path, file, whole=False):
 
 # What docs show: the file, the page, the size, the scheme.
 SHOWN = (("page.png", "", "wide", "light"),
-         ("page-dark.png", "", "wide", "dark"),
          ("page-queue.png", "queue", "wide", "light"),
          ("page-dead.png", "dead", "wide", "light"),
          ("page-letter.png", "letter", "wide", "light"),
@@ -217,14 +234,26 @@ def main():
             run.end()
 
 
+def history_check(run):
+    """Refuse to take pictures for docs whose charts are not full."""
+    for one in run.get("/api/v1/sparks")["queues"]:
+        measured = sum(c != "-" for c in one["done"])
+        if measured < 54:
+            sys.exit(f"pictures.py: only {measured} of 60 values of "
+                     f"{one['queue']} were measured")
+
+
 def photograph(run, out, every):
     b = Browser()
     try:
         b.go(f"{run.url}/#t={run.token}")
         until(lambda: b.text("#queues tbody a"), "all queues")
-        run.feed(20)
+        run.feed(20 if every else 560)  # the charts show ten minutes
         run.trouble()
         run.feed(8 if every else 40)
+        if not every:
+            history_check(run)
+        run.feed_on()
         found = pages(run)
         shown = SHOWN if not every else [
             (f"{name or 'queues'}-{size}-{scheme}.png", name, size, scheme)

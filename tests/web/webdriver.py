@@ -106,6 +106,15 @@ class Browser:
                          {"using": "css selector", "value": selector})
         self._do("POST", f"/element/{found[ELEMENT]}/click", {})
 
+    def point(self, selector, x=0):
+        """Move the pointer to x pixels beside the middle of an element."""
+        found = self._do("POST", "/element",
+                         {"using": "css selector", "value": selector})
+        self._do("POST", "/actions", {"actions": [{
+            "type": "pointer", "id": "mouse", "actions": [
+                {"type": "pointerMove", "duration": 0, "x": x, "y": 0,
+                 "origin": found}]}]})
+
     def key(self, key):
         self._do("POST", "/actions", {"actions": [{
             "type": "key", "id": "keys", "actions": [

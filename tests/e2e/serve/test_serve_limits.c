@@ -2,6 +2,9 @@
  * or many */
 #include <dirent.h>
 #include <sys/resource.h>
+#if __has_include(<microhttpd.h>)
+#include <microhttpd.h>
+#endif
 
 #include "tests/e2e/serve/serve_fixture.h"
 
@@ -34,6 +37,17 @@ static void lives(const struct web *w)
         cr_assert_lt(memory_kb(w), MOST_KB);
 }
 
+/* Return true if the connection was closed without an answer, as libmicrohttpd
+ * up to 0.9.72 refuses broken requests. */
+static bool was_closed(int status)
+{
+#if defined MHD_VERSION && MHD_VERSION <= 0x00097200
+    return status == 0;
+#else
+    return (void)status, false;
+#endif
+}
+
 Test(serve_limits, two_lengths_or_two_framings_are_refused)
 {
     static const char *const lines[] = {
@@ -53,7 +67,8 @@ Test(serve_limits, two_lengths_or_two_framings_are_refused)
                  "%sConnection: close\r\n\r\n{}",
                  w.port, w.token, lines[i]);
         status = web_send(&w, text)->status;
-        cr_assert(status >= 400 && status < 500, "%s: %d", lines[i], status);
+        cr_assert(was_closed(status) || (status >= 400 && status < 500),
+                  "%s: %d", lines[i], status);
     }
     lives(&w);
     web_stop(&w);
@@ -69,13 +84,17 @@ Test(serve_limits, endless_lines_and_bodies_end)
     n = (size_t)snprintf(text, sizeof text, "GET /");
     memset(text + n, 'a', 100 << 10);
     status = web_send(&w, text)->status;
-    cr_assert(status == 414 || status == 431 || status == 400, "%d", status);
+    cr_assert(was_closed(status) || status == 414 || status == 431 ||
+                  status == 400,
+              "%d", status);
     n = (size_t)snprintf(
         text, sizeof text,
         "GET /healthz HTTP/1.1\r\nHost: localhost:%u\r\nX: ", w.port);
     memset(text + n, 'a', 100 << 10);
     status = web_send(&w, text)->status;
-    cr_assert(status == 431 || status == 413 || status == 400, "%d", status);
+    cr_assert(was_closed(status) || status == 431 || status == 413 ||
+                  status == 400,
+              "%d", status);
     n = (size_t)snprintf(
         text, sizeof text,
         "POST /api/v1/queues/x/pause HTTP/1.1\r\nHost: "

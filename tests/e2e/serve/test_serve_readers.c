@@ -205,7 +205,7 @@ Test(serve_readers, a_server_without_rights_gives_it_to_a_group_of_its_own)
                  harness_path("theirs/state"), "--group", GROUP, "--token-file",
                  harness_path("theirs/token"));
     cr_assert_eq(r.status, 73, "%d %s", r.status, r.err);
-    cr_assert(strstr(r.err, "be of that --group"), "%s", r.err);
+    cr_assert(strstr(r.err, "run as a member of the --group"), "%s", r.err);
     cr_assert(!harness_exists("theirs/token"), "nothing is left");
     /* The token comes before the address: this one ends there. */
     r = member(harness_bin("mqctl"), "serve", "--state-dir",
