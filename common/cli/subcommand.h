@@ -38,11 +38,6 @@ struct subcommand_exit {
     const char *means; /* a clause: "no worker is running" */
 };
 
-struct subcommand_flag {
-    unsigned verbs; /* bit 1 << i: the i-th verb takes it */
-    struct option_row row;
-};
-
 /* The options of each such program begin with this. */
 struct subcommand_line {
     size_t verb;

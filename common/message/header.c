@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "common/base/safe_text.h"
@@ -58,6 +57,8 @@ static const struct field fields[] = {
      offsetof(struct header, forwarded), 1, UINT32_MAX},
     {NAME("resent"), HEADER_RESENT, FIELD_NUMBER,
      offsetof(struct header, resent), 1, 1},
+    {NAME("edited-from"), HEADER_EDITED_FROM, FIELD_ULID,
+     offsetof(struct header, edited_from), 0, 0},
 };
 #define FIELDS (sizeof fields / sizeof fields[0])
 

@@ -50,6 +50,7 @@ enum {
     HEADER_DELAY = 1 << 13,
     HEADER_FORWARDED = 1 << 14,
     HEADER_RESENT = 1 << 15,
+    HEADER_EDITED_FROM = 1 << 16,
 };
 
 struct header_text {
@@ -58,7 +59,7 @@ struct header_text {
 };
 
 struct header {
-    size_t bytes;     /* of the header; the body starts here. 0 = no header */
+    size_t bytes;     /* of the header, before the body; 0: no header */
     unsigned fields;  /* HEADER_ bits: which of the following were there */
     unsigned x_count; /* how many x- lines there are */
     struct ulid id;
@@ -68,17 +69,17 @@ struct header {
     uint64_t expires_ns;      /* ns since the epoch */
     uint64_t timeout_ms;      /* 1 and up */
     uint64_t letter;          /* row of the dead letter this is a replay of */
-    struct ulid letter_token; /* of that replay (store.h); no ULID, written as
-                                 one */
+    struct ulid letter_token; /* identifies that replay (store.h); random,
+                               * written like a ULID */
     struct header_text group;
     uint64_t max_attempts;      /* 1 and up */
     struct header_text backoff; /* as backoff_parse reads it */
     struct header_text unique;  /* a key */
     uint64_t unique_for_ms;     /* 1 and up */
-    uint64_t delay_ms;  /* 1 or more; not_before_ns is this long after the
-                          message was sent */
-    uint64_t forwarded; /* queues that it was forwarded from; 1 and up */
-    uint64_t resent;    /* 1: its sender may have sent it before */
+    uint64_t delay_ms;          /* 1 and up; from sending to not_before_ns */
+    uint64_t forwarded;      /* queues that it was forwarded from; 1 and up */
+    uint64_t resent;         /* 1: its sender may have sent it before */
+    struct ulid edited_from; /* id before `mqdlq edit` changed the body */
 };
 
 /* Return true if a message begins with the magic line. */

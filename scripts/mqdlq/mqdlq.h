@@ -87,7 +87,7 @@ static inline int status_worse(int status, int other)
 
 struct pick {
     uint64_t died_ns;
-    int64_t row;
+    struct letter_name name;
 };
 
 /* Chosen letters, each once, the oldest first. */
@@ -113,6 +113,22 @@ int selection_on_way(const struct selection *c, const struct context *ctx,
 #define ON_WAY_ARGS(count, queue)                                         \
     (count), (count) == 1 ? "is" : "are", (count) == 1 ? "its" : "their", \
         SHELL_QUEUE(queue)
+
+/* ---- another body for a letter (edit.c) ---- */
+
+/* Freed by the caller with body_free, also after an error. */
+struct body {
+    char *bytes;  /* NULL: none */
+    char *folder; /* has only the editor's copy; NULL: none */
+    size_t size;
+    bool unsaved; /* the copy has work of the user that is nowhere else */
+};
+/* Read the body from --body, or let the user edit that of the letter. A body of
+ * more than `most` bytes is refused. Returns an exit status. */
+int body_edit(struct body *out, const struct letter *l, const struct options *o,
+              size_t most);
+/* Remove the editor's copy, or keep it and say where it is if it is unsaved. */
+void body_free(struct body *b);
 
 /* ---- the verbs ---- */
 

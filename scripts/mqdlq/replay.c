@@ -60,6 +60,9 @@ struct replay {
     struct term_progress bar;
     struct patience patience;
     struct letter_mark last; /* of the letter sent last */
+    struct letter_edit edit; /* of the verb edit */
+    struct ulid edited_from; /* the letter's id before it was edited */
+    bool edited;             /* the edit is in the store */
     bool unnoted;            /* the store does not say yet that it was sent */
     uint64_t sent, refused, on_way;
     int status; /* exit status because of skipped letters; 0: none */
@@ -68,38 +71,53 @@ struct replay {
 
 /* ---- the message for a letter ---- */
 
-/* Write the header to send the letter with; returns its bytes or -errno.
- * `not-before` is left out, because that time has passed. */
-static int header_make(struct replay *r, const struct letter *l,
-                       const struct header *old, uint64_t now_ns)
+/* Read the header of a letter. The bytes of a broken one are part of the
+ * body. */
+static void header_read(const struct letter *l, struct header *out)
 {
-    struct encoding *p = &r->encoding;
+    char broken[HEADER_WHY];
+
+    *out = (struct header){0};
+    if (l->m.header_size > 0 &&
+        header_parse(l->m.data, l->m.size, out, broken) != 0)
+        *out = (struct header){0};
+}
+
+/* Write the header to send the letter with; returns its bytes or -errno.
+ * `not-before` is left out, because that time has passed. With `named` the
+ * header names the letter. */
+static int header_make(char *at, size_t room, const struct replay *r,
+                       const struct letter *l, const struct header *old,
+                       bool named)
+{
+    const struct letter_mark *mark = &r->encoding.mark;
     struct header_x x[HEADER_MAX / X_LEAST];
     struct header h = *old;
     size_t cursor = 0, n = 0;
 
     h.fields &= HEADER_EXPIRES | HEADER_TIMEOUT | HEADER_MAX_ATTEMPTS |
-                HEADER_BACKOFF | HEADER_UNIQUE | HEADER_UNIQUE_FOR;
+                HEADER_BACKOFF | HEADER_UNIQUE | HEADER_UNIQUE_FOR |
+                HEADER_EDITED_FROM;
     h.fields |= HEADER_ID | HEADER_SENT | HEADER_SIZE;
     if (r->context->o->reset_expiry)
         h.fields &= ~(unsigned)HEADER_EXPIRES;
     if (!(old->fields & HEADER_SENT))
-        h.sent_ns = now_ns;
+        h.sent_ns = clock_wall_ns();
     h.id = l->m.id;
     h.size = l->body_size;
     if (l->m.group) {
         h.fields |= HEADER_GROUP;
         h.group = (struct header_text){l->m.group, l->m.group_size};
     }
-    if (!p->elsewhere) {
+    if (named) {
         h.fields |= HEADER_LETTER | HEADER_LETTER_TOKEN;
         h.letter = (uint64_t)l->m.row;
-        h.letter_token = p->mark.token;
+        h.letter_token = mark->token;
     }
     while (old->bytes > 0 &&
            header_next_x(l->m.data, old, &cursor, &x[n].name, &x[n].value))
         n++;
-    return header_write(p->bytes, p->room, &h, x, n);
+    return header_write(at, room, &h, x, n);
 }
 
 /* Use the bytes as they were received. Returns 0, or an exit status and the
@@ -155,20 +173,16 @@ static int expiry_check(const struct replay *r, const struct header *old,
  * token, by which the worker recognizes the second copy. */
 static int message_make(struct replay *r, const struct letter *l, char why[WHY])
 {
-    const struct options *o = r->context->o;
     struct encoding *p = &r->encoding;
     uint64_t now_ns = clock_wall_ns();
-    struct header old = {0};
-    char time[TIME_TEXT], broken[HEADER_WHY];
     int header = -EMSGSIZE, err = 0;
+    struct header old;
 
-    /* The bytes of a broken header are part of the body. */
-    if (l->m.header_size > 0 &&
-        header_parse(l->m.data, l->m.size, &old, broken) != 0)
-        old = (struct header){0};
+    header_read(l, &old);
     p->mark = (struct letter_mark){
         .row = l->m.row,
         .died_ns = l->m.died_ns,
+        .id = l->m.id,
         .marked_ns = now_ns,
         .token = l->replay.token,
         .again = l->m.state == STORE_REPLAYED,
@@ -179,18 +193,22 @@ static int message_make(struct replay *r, const struct letter *l, char why[WHY])
         snprintf(why, WHY, "no random number for it: %s", errno_text(-err));
         return EX_OSERR;
     }
-    if ((old.fields & HEADER_EXPIRES) && old.expires_ns <= now_ns &&
-        !o->reset_expiry) {
+    err = expiry_check(r, &old, now_ns, why);
+    if (err)
+        return err;
+    p->priority = l->m.priority;
+    if (!r->context->o->raw)
+        header = header_make(p->bytes, p->room, r, l, &old, !p->elsewhere);
+    if (header < 0 || l->body_size > p->room - (size_t)header) {
+        if (r->context->o->line.verb != VERB_EDIT)
+            return raw_make(r, l, &old, why);
         snprintf(why, WHY,
-                 "it expired %s; --reset-expiry sends it all the same",
-                 time_print(old.expires_ns, time));
+                 "it is too large: %zu bytes, and a header of %d, but %s takes "
+                 "at most %zu; it is unchanged",
+                 l->body_size, header > 0 ? header : HEADER_MAX, r->to,
+                 p->room);
         return EX_DATAERR;
     }
-    p->priority = l->m.priority;
-    if (!o->raw)
-        header = header_make(r, l, &old, now_ns);
-    if (header < 0 || l->body_size > p->room - (size_t)header)
-        return raw_make(r, l, &old, why);
     p->kind = p->elsewhere ? ENCODING_UNTRACKED : ENCODING_TRACKED;
     p->size = (size_t)header + l->body_size;
     if (l->body_size > 0)
@@ -200,17 +218,16 @@ static int message_make(struct replay *r, const struct letter *l, char why[WHY])
 
 /* ---- letters that are not sent ---- */
 
-/* Print the number of a letter. */
-static const char *row_text(int64_t row, char text[ULID_TEXT])
-{
-    snprintf(text, ULID_TEXT, "%" PRId64, row);
-    return text;
-}
-
 /* Name a letter that is not sent, and count it. */
-static void letter_refuse(struct replay *r, const char *name, int status,
-                          const char *why)
+static void letter_refuse(struct replay *r, int64_t row, const struct ulid *id,
+                          int status, const char *why)
 {
+    char name[ULID_TEXT];
+
+    if (r->context->broker)
+        ulid_print(*id, name);
+    else
+        snprintf(name, sizeof name, "%" PRId64, row);
     r->refused++;
     r->status = status_worse(r->status, status);
     complain(0, "letter %s is not sent: %s", name, why);
@@ -297,8 +314,8 @@ static int post_failed(const struct replay *r, int err)
         return complain(
             EX_NOINPUT,
             "%s was removed just as letter %" PRId64
-            " was sent: a worker that takes what is left in it may "
-            "run it, nobody else can; it stays in the store%s",
+            " was sent. Only a worker that still has the removed queue open "
+            "can run it. The letter stays in the store%s",
             name, r->encoding.mark.row,
             r->encoding.kind == ENCODING_TRACKED ? ", marked replayed" : "");
     return complain(EX_OSERR, "cannot send to %s: %s", name, errno_text(-err));
@@ -314,7 +331,8 @@ static void sent_note(struct replay *r)
     r->unnoted = false;
 }
 
-/* Mark the letter, send it, take the mark back if that failed.
+/* Mark the letter, send it, take the mark back if that failed. For edit, the
+ * commit that marks the letter also gives it the new id and body.
  *
  * The mark comes first: the worker may settle the message before mq_send has
  * returned here, and must find the token in the store.
@@ -330,23 +348,26 @@ static void sent_note(struct replay *r)
 static int send_tracked(struct replay *r)
 {
     const struct letter_mark *mark = &r->encoding.mark;
+    bool edits = r->context->o->line.verb == VERB_EDIT;
     int err = letters_mark_replayed(r->context->store, mark,
                                     r->unnoted ? &r->last : NULL);
-    char name[ULID_TEXT];
-    int failed;
+    int failed, status;
 
     if (err == -EALREADY) {
         letter_skip(r, mark->row, "was just sent by somebody else");
         return 0;
     }
     if (err == -ENOENT) {
-        letter_refuse(r, row_text(mark->row, name), 0,
-                      "it was settled or died again meanwhile");
+        letter_refuse(r, mark->row, &mark->id,
+                      r->selection.by_id ? EX_DATAERR : 0,
+                      "it was done, discarded or edited, or died again, "
+                      "meanwhile");
         return 0;
     }
     if (err)
         return store_failed("mark a letter", err);
     r->unnoted = false;
+    r->edited = edits;
     FAULT_POINT("replay_before_send");
     failed = message_post(r);
     FAULT_POINT("replay_after_send");
@@ -358,17 +379,24 @@ static int send_tracked(struct replay *r)
     }
     /* Take back the mark: the letter is dead again. A letter that was already
      * on its way keeps its mark, because that message may still arrive. So does
-     * a letter sent as the queue lost its name. */
+     * a letter sent as the queue lost its name. The last line says what became
+     * of the letter, because mqctl serve shows only that one. */
     if (!mark->again && failed != -ESTALE)
         err = letters_unmark(r->context->store, mark);
+    status = post_failed(r, failed);
     if (err && err != -ENOENT) {
         store_failed("take back the mark of a letter", err);
         complain(0,
                  "letter %" PRId64 " was not sent but is marked replayed; "
                  "`mqdlq replay --again %s %" PRId64 "` sends it",
                  mark->row, SHELL_QUEUE(r->context->queue), mark->row);
+    } else if (edits && failed != -ESTALE) {
+        complain(0,
+                 "letter %" PRId64 " is dead, with the edited body; "
+                 "`mqdlq replay %s %" PRId64 "` sends it",
+                 mark->row, SHELL_QUEUE(r->context->queue), mark->row);
     }
-    return post_failed(r, failed);
+    return status;
 }
 
 /* Send the letter, then remove it, because the worker cannot settle it.
@@ -474,29 +502,137 @@ static int canary_wait(struct replay *r)
 
 /* ---- all letters ---- */
 
+/* Return true if a letter is on its way. One that was sent before the last
+ * reboot, or in another container, no longer is. */
+static bool is_on_way(const struct letter *l)
+{
+    return l->m.state == STORE_REPLAYED && l->replay.here;
+}
+
+/* Skip a letter that is on its way, and say since when. */
+static int on_way_skip(struct replay *r, const struct letter *l)
+{
+    char why[WHY_COMMAND], time[TIME_TEXT];
+
+    snprintf(why, sizeof why,
+             l->replay.sent
+                 ? "is on its way since %s; `mqdlq replay --again %s %" PRId64
+                   "` sends it once more"
+                 : "was marked %s and maybe not sent: another mqdlq is at it, "
+                   "or was killed; `mqdlq replay --again %s %" PRId64
+                   "` sends it",
+             term_time_both(l->replay.marked_ns, time),
+             SHELL_QUEUE(r->context->queue), l->m.row);
+    letter_skip(r, l->m.row, why);
+    return 0;
+}
+
+/* Send a letter with another body and a new id. The header in the store, unlike
+ * that of the message, does not name the letter. */
+static int edited_send(struct replay *r, const struct letter *letter,
+                       const struct header *header, struct body *body)
+{
+    struct letter l = *letter;
+    struct header old = *header;
+    char why[WHY_COMMAND] = "";
+    char *data = malloc(HEADER_MAX + body->size);
+    int size, status = 0;
+
+    if (!data)
+        return complain_memory();
+    old.edited_from = l.m.id;
+    old.fields |= HEADER_EDITED_FROM;
+    l.m.id = ulid_make(clock_wall_ns());
+    l.m.state = STORE_DEAD;
+    l.body_size = body->size;
+    size = header_make(data, HEADER_MAX, r, &l, &old, false);
+    if (body->size == letter->body_size &&
+        (body->size == 0 ||
+         memcmp(body->bytes, letter->body, body->size) == 0)) {
+        status = EX_DATAERR;
+        body->unsaved = false;
+        snprintf(why, sizeof why,
+                 "its body is unchanged; to send it as it is: mqdlq replay %s "
+                 "%" PRId64,
+                 SHELL_QUEUE(r->to), l.m.row);
+    } else if (body->size == 0) {
+        status = EX_DATAERR;
+        body->unsaved = false;
+        snprintf(why, sizeof why,
+                 "its new body is empty; to send an empty message: mqsend %s "
+                 "''",
+                 SHELL_QUEUE(r->to));
+    } else if (size < 0) {
+        status = EX_DATAERR;
+        snprintf(why, sizeof why,
+                 "its header and the line edited-from have more than %d bytes; "
+                 "it is unchanged",
+                 HEADER_MAX);
+    } else {
+        if (body->size > 0)
+            memcpy(data + size, body->bytes, body->size);
+        l.m.data = data;
+        l.m.size = (size_t)size + body->size;
+        l.m.header_size = (uint32_t)size;
+        l.body = data + size;
+        status = message_make(r, &l, why);
+    }
+    if (status) {
+        letter_refuse(r, l.m.row, &l.m.id, status, why);
+        status = 0;
+    } else {
+        r->edit = (struct letter_edit){.id = l.m.id,
+                                       .data = data,
+                                       .size = l.m.size,
+                                       .header_size = l.m.header_size};
+        r->encoding.mark.edit = &r->edit;
+        r->encoding.mark.id = letter->m.id;
+        r->edited_from = letter->m.id;
+        status = send_tracked(r);
+        body->unsaved = body->unsaved && !r->edited;
+    }
+    free(data);
+    return status;
+}
+
+/* Visit: let the user edit the body of a letter, and send the letter. */
+static int letter_edit(const struct letter *l, void *arg)
+{
+    struct replay *r = arg;
+    struct body body = {0};
+    struct header header;
+    char why[WHY] = "";
+    int status;
+
+    if (is_on_way(l))
+        return on_way_skip(r, l);
+    header_read(l, &header);
+    status = expiry_check(r, &header, clock_wall_ns(), why);
+    if (status) {
+        letter_refuse(r, l->m.row, &l->m.id, status, why);
+        return 0;
+    }
+    status = body_edit(&body, l, r->context->o, r->encoding.room);
+    if (!status)
+        status = edited_send(r, l, &header, &body);
+    body_free(&body);
+    return status;
+}
+
 /* Visit: send a letter of this machine, or pass over it. Returns 0 to continue
- * with the next letter, or an exit status. A letter that was sent before the
- * last reboot, or in another container, is no longer on its way. */
+ * with the next letter, or an exit status. */
 static int letter_send(const struct letter *l, void *arg)
 {
     struct replay *r = arg;
     const struct options *o = r->context->o;
     const struct encoding *p = &r->encoding;
-    bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
+    bool on_way = is_on_way(l);
     bool canary = o->canary && r->sent == 0, moves;
-    char why[WHY] = "", name[ULID_TEXT], time[TIME_TEXT];
+    char why[WHY] = "";
     int status;
 
-    if (on_way && !o->again) {
-        snprintf(why, sizeof why,
-                 l->replay.sent
-                     ? "is on its way since %s; --again sends it once more"
-                     : "was marked %s and maybe not sent: another mqdlq is at "
-                       "it, or was killed; --again sends it",
-                 term_time_both(l->replay.marked_ns, time));
-        letter_skip(r, l->m.row, why);
-        return 0;
-    }
+    if (on_way && !o->again)
+        return on_way_skip(r, l);
     status = message_make(r, l, why);
     moves = p->kind != ENCODING_TRACKED;
     if (!status && (on_way || canary) && moves) {
@@ -508,7 +644,7 @@ static int letter_send(const struct letter *l, void *arg)
                         : "it cannot be the canary");
     }
     if (status) {
-        letter_refuse(r, row_text(l->m.row, name), status, why);
+        letter_refuse(r, l->m.row, &l->m.id, status, why);
         return 0;
     }
     if (o->dry_run && o->json)
@@ -545,14 +681,13 @@ static int letter_publish(const struct letter *l, void *arg)
     const struct options *o = r->context->o;
     bool canary = o->canary && r->sent == 0;
     struct broker_sent sent = {0};
-    char name[ULID_TEXT];
     int status;
 
     if (!o->dry_run && rate_limit_wait(&r->rate) != 0)
         return complain(EX_TEMPFAIL, "interrupted");
     status = r->context->letters->replay(r->context, l, canary, &sent);
     if (sent.refused)
-        letter_refuse(r, ulid_print(l->m.id, name), sent.refused, sent.why);
+        letter_refuse(r, l->m.row, &l->m.id, sent.refused, sent.why);
     r->sent += sent.sent;
     if (status || !canary || o->dry_run || !sent.sent)
         return status;
@@ -560,20 +695,29 @@ static int letter_publish(const struct letter *l, void *arg)
     return r->context->letters->canary_wait(r->context);
 }
 
-/* Print how many letters were sent, refused or skipped. */
+/* Print how many letters were sent, refused or skipped, and the new id of one
+ * that was edited. */
 static void replay_summarize(const struct replay *r)
 {
     const struct options *o = r->context->o;
     size_t total = r->selection.count;
+    char new_id[ULID_TEXT], old_id[ULID_TEXT];
+    json_t *sum =
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "queue",
+                  json_printable(r->context->queue), "to",
+                  r->to ? json_printable(r->to) : json_null(), "chosen",
+                  (json_int_t)total, "sent", (json_int_t)r->sent, "refused",
+                  (json_int_t)r->refused, "on_way", (json_int_t)r->on_way,
+                  "dry_run", o->dry_run);
 
-    if (summary_print(r->context,
-                      json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "queue",
-                                json_printable(r->context->queue), "to",
-                                r->to ? json_printable(r->to) : json_null(),
-                                "chosen", (json_int_t)total, "sent",
-                                (json_int_t)r->sent, "refused",
-                                (json_int_t)r->refused, "on_way",
-                                (json_int_t)r->on_way, "dry_run", o->dry_run)))
+    ulid_print(r->edit.id, new_id);
+    if (r->edited)
+        json_object_update_new(sum,
+                               json_pack("{s:I, s:s, s:s}", "id",
+                                         (json_int_t)r->encoding.mark.row,
+                                         "message_id", new_id, "edited_from",
+                                         ulid_print(r->edited_from, old_id)));
+    if (summary_print(r->context, sum))
         return;
     if (total == 0)
         fputs("0 letters chosen", stdout);
@@ -581,6 +725,8 @@ static void replay_summarize(const struct replay *r)
         printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
                term_plural(total), o->dry_run ? "would be sent" : "sent",
                r->to);
+    if (r->edited)
+        printf(", with the id %s", new_id);
     if (r->refused > 0)
         printf(", %" PRIu64 " not", r->refused);
     if (r->on_way > 0)
@@ -594,19 +740,20 @@ static int selection_replay(struct replay *r)
     const struct options *o = r->context->o;
     size_t total = r->selection.count;
     enum worker_lock lock;
-    char name[ULID_TEXT];
 
     if (total > 1 && !o->dry_run && !o->quiet)
         term_progress_start(&r->bar, "replaying", total);
     rate_limit_start(&r->rate, o->rate, clock_mono_ns());
     for (size_t i = 0; i < total && !r->end; i++) {
-        int64_t row = r->selection.picks[i].row;
-        int err =
-            letters_get(r->context->store, row,
-                        r->context->broker ? letter_publish : letter_send, r);
+        const struct letter_name *pick = &r->selection.picks[i].name;
+        int err = letters_get(r->context->store, pick->row,
+                              r->context->broker          ? letter_publish
+                              : o->line.verb == VERB_EDIT ? letter_edit
+                                                          : letter_send,
+                              r);
 
         if (err == -ENOENT)
-            letter_refuse(r, row_text(row, name),
+            letter_refuse(r, pick->row, &pick->id,
                           r->selection.by_id ? EX_NOINPUT : 0, "it is gone");
         else
             r->end = err < 0 ? store_failed("read a letter", err) : err;
@@ -626,36 +773,32 @@ static int selection_replay(struct replay *r)
     return status_worse(r->end, r->status);
 }
 
-/* Open the queue to send to, and allocate its largest message. */
-static int target_open(struct replay *r)
-{
-    const struct options *o = r->context->o;
-    struct problem p = {0};
-    char name[QUEUE_NAME_MAX];
-
-    if (r->context->broker)
-        return r->context->letters->replay_begin(r->context, &r->to);
-    if (r->selection.count == 0)
-        return 0;
-    if (queue_name(o->to ? o->to : r->context->queue, name, &p) ||
-        queue_open(&r->queue, name, QUEUE_SEND, NULL, NULL, &p))
-        return complain(p.status, "%s", p.text);
-    r->to = queue_label(r->queue);
-    r->encoding.elsewhere = strcmp(name, r->context->queue) != 0;
-    r->encoding.room = queue_message_size(r->queue);
-    r->encoding.bytes = malloc(r->encoding.room);
-    return r->encoding.bytes ? 0 : store_failed("replay", -ENOMEM);
-}
-
 int replay_run(struct context *ctx)
 {
     struct replay r = {.context = ctx};
+    const char *to = ctx->o->to ? ctx->o->to : ctx->queue;
+    struct problem p = {0};
+    char name[QUEUE_NAME_MAX];
     int status = selection_make(&r.selection, ctx);
 
     if (!status)
         status = selection_on_way(&r.selection, ctx, &r.on_way);
-    if (!status)
-        status = target_open(&r);
+    if (!status && ctx->broker) {
+        status = ctx->letters->replay_begin(ctx, &r.to);
+    } else if (!status && r.selection.count > 0) {
+        /* Open the queue, and allocate its largest message. */
+        if (queue_name(to, name, &p) ||
+            queue_open(&r.queue, name, QUEUE_SEND, NULL, NULL, &p)) {
+            status = complain(p.status, "%s", p.text);
+        } else {
+            r.to = queue_label(r.queue);
+            r.encoding.elsewhere = strcmp(name, ctx->queue) != 0;
+            r.encoding.room = queue_message_size(r.queue);
+            r.encoding.bytes = malloc(r.encoding.room);
+            if (!r.encoding.bytes)
+                status = store_failed("replay", -ENOMEM);
+        }
+    }
     if (!status && r.selection.count > 0)
         status = selection_replay(&r);
     else if (!status)

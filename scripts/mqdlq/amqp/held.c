@@ -26,7 +26,6 @@
 #include "common/broker/broker_engine.h"
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
-#include "common/store/sql.h"
 #include "common/store/store.h"
 
 #define MOST     50000 /* letters fetched at most: memory, and prefetch */
@@ -249,52 +248,19 @@ static int look_store(struct look *k)
     return err;
 }
 
-/* Record one more copy of the letter in row `first`. Both count as often
- * delivered as the one that was delivered more often, so that both are
- * published again. */
-static int copy_add(struct broker *b, int64_t first, uint64_t tag,
-                    uint64_t deliveries)
-{
-    struct held_copy *copies =
-        array_grow(b->copies, b->copy_count, &b->copy_room, sizeof *copies);
-    struct held *h = &b->held[first - 1];
-
-    if (!copies)
-        return -ENOMEM;
-    b->copies = copies;
-    copies[b->copy_count++] =
-        (struct held_copy){.of = (size_t)first - 1, .tag = tag};
-    if (h->deliveries < deliveries)
-        h->deliveries = deliveries;
-    return 0;
-}
-
-/* Record a letter, with its properties, under the number of its row to be. */
-static int held_add(struct broker *b, uint64_t tag, amqp_bytes_t raw,
-                    uint64_t deliveries)
-{
-    struct held *held = array_grow(b->held, b->count, &b->room, sizeof *held);
-
-    if (!held)
-        return -ENOMEM;
-    b->held = held;
-    held[b->count++] = (struct held){.tag = tag,
-                                     .at = ftell(b->properties),
-                                     .size = raw.len,
-                                     .deliveries = deliveries};
-    return fwrite(raw.bytes, 1, raw.len, b->properties) == raw.len ? 0 : -EIO;
-}
-
-/* Take a letter whose bytes have all arrived: prepare its row, or if it is a
- * copy of a known letter, only its tag. */
+/* Take a letter whose bytes have all arrived: prepare its row, and keep its tag
+ * and properties under the number of that row. If it is a copy of a known
+ * letter, keep only its tag. */
 static int letter_take(struct look *k)
 {
     struct store_row *m = &k->rows[k->n].m;
     struct incoming *in = &k->in;
     struct broker *b = k->b;
+    struct held_copy *copies;
     struct letter_envelope l;
     char head[HEADER_MAX];
     struct envelope e;
+    struct held *held;
     int64_t row;
     int err = envelope_read(&e, in->raw, in->body, in->body_size, head);
 
@@ -306,14 +272,37 @@ static int letter_take(struct look *k)
     letter_row_fill(&k->rows[k->n], &k->all[k->n], in, &e, &l);
     row = known_first(&b->known, m, &e);
     if (row) {
-        err = copy_add(b, row, in->tag, l.deliveries);
+        copies =
+            array_grow(b->copies, b->copy_count, &b->copy_room, sizeof *copies);
+        err = copies ? 0 : -ENOMEM;
+        if (copies) {
+            b->copies = copies;
+            copies[b->copy_count++] =
+                (struct held_copy){.of = (size_t)row - 1, .tag = in->tag};
+            /* Count both as delivered as often as either of them, so that both
+             * are published again. */
+            held = &b->held[row - 1];
+            if (held->deliveries < l.deliveries)
+                held->deliveries = l.deliveries;
+        }
     } else {
-        err = held_add(b, in->tag, in->raw, l.deliveries);
+        held = array_grow(b->held, b->count, &b->room, sizeof *held);
+        err = held ? 0 : -ENOMEM;
+        if (held) {
+            b->held = held;
+            held[b->count++] = (struct held){.tag = in->tag,
+                                             .at = ftell(b->properties),
+                                             .size = in->raw.len,
+                                             .deliveries = l.deliveries};
+            if (fwrite(in->raw.bytes, 1, in->raw.len, b->properties) !=
+                in->raw.len)
+                err = -EIO;
+        }
         row = (int64_t)b->count;
         k->all[k->n++].block = in->block;
         in->block = NULL; /* look_store frees it */
     }
-    if (!err) /* a copy, too: import searches by its time and reason */
+    if (!err) /* copies as well: import finds them by time and reason */
         err = known_add(&b->known, m, &e, row);
     letter_envelope_free(&l);
     incoming_next(in);

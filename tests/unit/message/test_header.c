@@ -37,7 +37,7 @@ static bool model_text_ok(const char *text, size_t size)
     size_t in_left = size, out_left = sizeof points;
     if (size < 1 || size > 256 || text[0] == ' ' || text[size - 1] == ' ')
         return false;
-    iconv_t cd = iconv_open("UCS-4LE", "UTF-8");
+    iconv_t cd = iconv_open("WCHAR_T", "UTF-8");
     size_t r = iconv(cd, &in, &in_left, &out, &out_left);
     iconv_close(cd);
     if (r == (size_t)-1 || in_left)
@@ -701,6 +701,18 @@ Test(header, what_is_written_is_read_back)
     cr_assert(back.not_before_ns == 0 && back.timeout_ms == 1);
     cr_assert(back.letter == INT64_MAX && back.x_count == 2);
     cr_assert(back.group.size == 3);
+}
+
+Test(header, the_id_before_an_edit_is_written_and_read)
+{
+    static const char text[] = "MQW/1\nedited-from: " ID "\n\n";
+    struct header h;
+    char buf[HEADER_MAX], why[HEADER_WHY];
+    cr_assert(parse(text, &h, NULL) == 0);
+    cr_assert(h.fields == HEADER_EDITED_FROM);
+    cr_assert(header_write(buf, sizeof buf, &h, NULL, 0) == sizeof text - 1);
+    cr_assert(memcmp(buf, text, sizeof text - 1) == 0);
+    cr_assert(parse("MQW/1\nedited-from: me\n\n", &h, why) == -EBADMSG);
 }
 
 Test(header, writing_needs_room_and_good_values)
