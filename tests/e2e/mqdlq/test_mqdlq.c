@@ -30,7 +30,7 @@ Test(mqdlq, an_empty_list_says_so)
 
     cr_assert_eq(r.status, 0);
     cr_assert_str_eq(r.out, "");
-    cr_assert(strstr(r.err, "has no letter that was asked for"), "%s", r.err);
+    cr_assert(strstr(r.err, "has no matching letter"), "%s", r.err);
     dlq_out("discard", "--all", q);
     r = dlq("list", q);
     cr_assert_str_eq(r.out, "");
