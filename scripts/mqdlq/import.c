@@ -172,39 +172,32 @@ static int lines_import(struct import *i)
     return status;
 }
 
-/* Open FILE, or stdin without one or for "-". The progress bar ends at the
- * file's size. */
-static int import_open(struct import *i)
-{
-    const struct options *o = i->context->o;
-    const char *name = o->line.operand_count > 1 ? o->line.operands[1] : "-";
-    struct stat st;
-    bool sized;
-
-    i->file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
-    if (i->file == stdin)
-        complain_reads("letters, one JSON object a line,");
-    if (!i->file && errno == ENOMEM)
-        return complain_memory();
-    if (!i->file)
-        return complain(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
-                        "cannot open \"%s\": %s", name, errno_text(errno));
-    sized = fstat(fileno(i->file), &st) == 0 && S_ISREG(st.st_mode);
-    if (!o->quiet)
-        term_progress_start(&i->bar, "importing bytes",
-                            sized ? (uint64_t)st.st_size : 0);
-    return 0;
-}
-
 int import_run(struct context *ctx)
 {
+    const struct options *o = ctx->o;
+    const char *name = o->line.operand_count > 1 ? o->line.operands[1] : "-";
     struct import *i = calloc(1, sizeof *i);
-    int status;
+    struct stat st;
+    int status = 0;
 
     if (!i)
         return store_failed("import", -ENOMEM);
     i->context = ctx;
-    status = import_open(i);
+    i->file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
+    if (i->file == stdin)
+        complain_reads("letters, one JSON object a line,");
+    if (!i->file)
+        status =
+            errno == ENOMEM
+                ? complain_memory()
+                : complain(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
+                           "cannot open \"%s\": %s", name, errno_text(errno));
+    else if (!o->quiet) /* the bar ends at the file's size */
+        term_progress_start(&i->bar, "importing bytes",
+                            fstat(fileno(i->file), &st) == 0 &&
+                                    S_ISREG(st.st_mode)
+                                ? (uint64_t)st.st_size
+                                : 0);
     if (!status && ctx->store) {
         int err = letters_last_row(ctx->store, &i->last_row);
 

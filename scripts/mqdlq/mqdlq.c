@@ -15,9 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/problem.h"
-#include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
-#include "common/broker/broker_operand.h"
 #include "common/cli/complain.h"
 #include "common/cli/filter_rows.h"
 #include "common/cli/json_line.h"
@@ -168,18 +166,21 @@ static const struct option_row flags[] = {
 /* Exit statuses of the verbs, except 0. */
 static const struct subcommand_exit exits[] = {
     {EVERY, EX_USAGE, "the command line is wrong"},
-    {V(REPLAY), EX_DATAERR,
+    {V(REPLAY) | V(EDIT), EX_DATAERR,
      "a letter was refused: it is being replayed, has expired or is too "
      "large"},
+    {V(EDIT), EX_DATAERR, "its body is unchanged or empty"},
     {V(IMPORT), EX_DATAERR, "a line is wrong"},
     {EVERY & ~V(IMPORT), EX_NOINPUT, "the letter or queue does not exist"},
     {V(IMPORT), EX_NOINPUT, "the file does not exist"},
-    {EVERY, EX_UNAVAILABLE, "no broker answers"},
+    {EVERY & ~V(EDIT), EX_UNAVAILABLE, "no broker answers"},
+    {V(EDIT), EX_UNAVAILABLE, "the editor failed"},
     {EVERY, EX_OSERR, "a system limit was reached"},
     {EVERY, EX_CANTCREAT, "the state directory cannot be used"},
     {EVERY, EX_IOERR, "input or output failed"},
     {EVERY, EX_TEMPFAIL, "the store is locked"},
-    {V(REPLAY), EX_TEMPFAIL, "the queue stayed full, or the canary died"},
+    {V(REPLAY) | V(EDIT), EX_TEMPFAIL, "the queue stayed full"},
+    {V(REPLAY), EX_TEMPFAIL, "the canary died"},
     {EVERY, EX_NOPERM, "permission was denied"},
     {EVERY, EX_CONFIG, "the store is of another version"},
 };
@@ -288,6 +289,8 @@ static int flags_check(void *options, struct problem *p)
                "--raw or --to";
     else if (o->has_canary && !o->canary)
         text = "--canary-time is about --canary; give both";
+    else if (o->line.verb == VERB_EDIT && strcmp(o->line.operands[1], "-") == 0)
+        text = "edit takes one id and does not read it from stdin";
     else if (o->again && (o->raw || o->to))
         text = "--again sends a copy that the worker must know for one, which "
                "it cannot with --raw or --to";
@@ -369,9 +372,9 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
              worker_phase_wait(&dir, &wait));
     if (phase == WORKER_PHASE_SERVING && gone) {
         problem_fill(p, EX_TEMPFAIL,
-                     "%s was moved or removed under a worker that runs: move "
-                     "it back, or if it was removed the worker writes it again "
-                     "within seconds; mqctl doctor %s says which",
+                     "%s was moved or removed under its running worker. If it "
+                     "was moved, move it back; if it was removed, the worker "
+                     "restores it within seconds; mqctl doctor %s shows which",
                      path, SHELL_QUEUE(dir.folder + strlen(dir.root)));
         return -EINVAL;
     }
@@ -382,9 +385,9 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
     counters_close(&c);
     if (h.gauges[COUNTERS_HOLDS] & COUNTERS_STORE_GONE) {
         problem_fill(p, EX_TEMPFAIL,
-                     "%s is not the file that worker pid %d has open, which "
-                     "was moved or removed; see mqctl doctor %s, and try again "
-                     "when that is settled",
+                     "%s is not the file that worker %d has open: that file "
+                     "was moved or removed. Run mqctl doctor %s, follow its "
+                     "advice, then try again",
                      path, (int)h.pid,
                      SHELL_QUEUE(dir.folder + strlen(dir.root)));
         return -EINVAL;
@@ -444,8 +447,8 @@ int main(int argc, char **argv)
     static int (*const runs[VERB_COUNT])(struct context *) = {
         [VERB_LIST] = list_run,     [VERB_SHOW] = show_run,
         [VERB_REPLAY] = replay_run, [VERB_DISCARD] = remove_run,
-        [VERB_PURGE] = remove_run,  [VERB_EXPORT] = list_run,
-        [VERB_IMPORT] = import_run,
+        [VERB_EDIT] = replay_run,   [VERB_PURGE] = remove_run,
+        [VERB_EXPORT] = list_run,   [VERB_IMPORT] = import_run,
     };
     static struct options o;
     static struct context ctx;
