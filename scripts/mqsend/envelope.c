@@ -59,7 +59,14 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
                        char buf[HEADER_MAX])
 {
     struct header h = {
-        .fields = HEADER_ID | HEADER_SENT | HEADER_SIZE,
+        .fields = HEADER_ID | HEADER_SENT | HEADER_SIZE |
+                  (e->group ? HEADER_GROUP : 0u) |
+                  (e->ttl_ns ? HEADER_EXPIRES : 0u) |
+                  (e->timeout_ms ? HEADER_TIMEOUT : 0u) |
+                  (e->max_attempts ? HEADER_MAX_ATTEMPTS : 0u) |
+                  (e->backoff ? HEADER_BACKOFF : 0u) |
+                  (e->unique.at ? HEADER_UNIQUE : 0u) |
+                  (e->unique_for_ms ? HEADER_UNIQUE_FOR : 0u),
         .id = e->id,
         .sent_ns = now_ns,
         .size = size,
@@ -67,47 +74,53 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         .delay_ms = e->delay_ns / NS_PER_MS + (e->delay_ns % NS_PER_MS != 0),
         .expires_ns = ns_add(now_ns, e->ttl_ns),
         .timeout_ms = e->timeout_ms,
+        .group = {e->group, e->group ? strlen(e->group) : 0},
         .max_attempts = e->max_attempts,
+        .backoff = {e->backoff, e->backoff ? strlen(e->backoff) : 0},
         .unique = e->unique,
         .unique_for_ms = e->unique_for_ms,
     };
 
-    if (e->group) {
-        h.fields |= HEADER_GROUP;
-        h.group = (struct header_text){e->group, strlen(e->group)};
-    }
     if (h.not_before_ns)
         h.fields |= HEADER_NOT_BEFORE;
     if (h.delay_ms > 0 && h.delay_ms <= HEADER_MS_MAX)
         h.fields |= HEADER_DELAY;
-    if (e->ttl_ns)
-        h.fields |= HEADER_EXPIRES;
-    if (e->timeout_ms)
-        h.fields |= HEADER_TIMEOUT;
-    if (e->max_attempts)
-        h.fields |= HEADER_MAX_ATTEMPTS;
-    if (e->backoff) {
-        h.fields |= HEADER_BACKOFF;
-        h.backoff = (struct header_text){e->backoff, strlen(e->backoff)};
-    }
-    if (e->unique.at)
-        h.fields |= HEADER_UNIQUE;
-    if (e->unique_for_ms)
-        h.fields |= HEADER_UNIQUE_FOR;
     return header_write(buf, HEADER_MAX, &h, e->x, e->x_count);
 }
 
-int envelope_check(const struct envelope *e, struct problem *p)
+int envelope_check(const struct envelope *e, bool quiet, struct problem *p)
 {
-    char header[HEADER_MAX];
+    uint64_t now = clock_wall_ns(), at = envelope_not_before(e, now), most;
+    char header[HEADER_MAX], when[MOMENT_TEXT], ahead[DURATION_TEXT];
 
     /* The largest body has the most digits in its header. */
-    if (e->raw || header_fill(e, clock_wall_ns(), 16u << 20, header) >= 0)
+    if (!e->raw && header_fill(e, now, 16u << 20, header) < 0)
+        return problem_set(p, EX_USAGE, EMSGSIZE,
+                           "the header would be over %d bytes; give fewer or "
+                           "shorter --header values",
+                           HEADER_MAX);
+    if (quiet)
         return 0;
-    return problem_set(p, EX_USAGE, EMSGSIZE,
-                       "the header would be over %d bytes; give fewer or "
-                       "shorter --header values",
-                       HEADER_MAX);
+    moment_print(e->at_ns, when);
+    if (e->at_ns && e->at_ns <= now)
+        complain(0, "--at: \"%s\" is past (%s): it may run immediately",
+                 e->at_text, when);
+    else if (e->at_ns && e->at_clock == MOMENT_SKIPPED)
+        complain(0, "--at: the clock skips \"%s\" that day: it runs at %s",
+                 e->at_text, when);
+    else if (e->at_ns && e->at_clock == MOMENT_TWICE)
+        complain(0,
+                 "--at: the clock shows \"%s\" twice that day: it runs at %s",
+                 e->at_text, when);
+    (void)duration_parse(HEADER_MAX_DELAY, &most);
+    if (at > now && at - now > most)
+        complain(0,
+                 "%s: that is %s ahead; the worker makes a dead letter of "
+                 "it, unless its --max-delay (" HEADER_MAX_DELAY
+                 " by default) allows that",
+                 e->at_ns ? "--at" : "--delay",
+                 duration_print((at - now) / NS_PER_S * NS_PER_S, ahead));
+    return 0;
 }
 
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
@@ -180,32 +193,6 @@ int flag_at(const char *text, void *into, struct problem *p)
     e->at_text = text;
     e->at_clock = m.clock;
     return 0;
-}
-
-void envelope_note(const struct envelope *e)
-{
-    uint64_t now = clock_wall_ns(), at = envelope_not_before(e, now), most;
-    char when[MOMENT_TEXT], ahead[DURATION_TEXT];
-
-    moment_print(e->at_ns, when);
-    if (e->at_ns && e->at_ns <= now)
-        complain(0, "--at: \"%s\" is past (%s): it may run at once", e->at_text,
-                 when);
-    else if (e->at_ns && e->at_clock == MOMENT_SKIPPED)
-        complain(0, "--at: the clock skips \"%s\" that day: it runs at %s",
-                 e->at_text, when);
-    else if (e->at_ns && e->at_clock == MOMENT_TWICE)
-        complain(0,
-                 "--at: the clock shows \"%s\" twice that day: it runs at %s",
-                 e->at_text, when);
-    (void)duration_parse(HEADER_MAX_DELAY, &most);
-    if (at > now && at - now > most)
-        complain(0,
-                 "%s: that is %s ahead; the worker makes a dead letter of "
-                 "it, unless its --max-delay (" HEADER_MAX_DELAY
-                 " by default) allows that",
-                 e->at_ns ? "--at" : "--delay",
-                 duration_print((at - now) / NS_PER_S * NS_PER_S, ahead));
 }
 
 int flag_group(const char *text, void *into, struct problem *p)

@@ -48,8 +48,10 @@ struct envelope {
 
 /* Return the time from which a message sent now may run; 0: any time. */
 uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns);
-/* Check that headers made from this are within HEADER_MAX. */
-int envelope_check(const struct envelope *e, struct problem *p);
+/* Check that headers made from this are within HEADER_MAX. Unless `quiet`, warn
+ * if the time of --at has passed, or if the local clock skips it or shows it
+ * twice, or if the messages would wait longer than a worker allows. */
+int envelope_check(const struct envelope *e, bool quiet, struct problem *p);
 /* Make the message for a body in `buf`. Returns its bytes, or -EMSGSIZE if
  * header_bytes and `size` together are more than `room`. */
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
@@ -67,9 +69,5 @@ int flag_backoff(const char *text, void *into, struct problem *p);
 int flag_unique(const char *text, void *into, struct problem *p);
 /* Add "x-name=value"; --header is given any number of times. */
 int flag_header(const char *text, void *into, struct problem *p);
-
-/* Warn if the time of --at has passed, or if the local clock skips it or shows
- * it twice, or if the messages would wait longer than a worker allows. */
-void envelope_note(const struct envelope *e);
 
 #endif

@@ -156,6 +156,7 @@ static int usage_check(const struct options *o, int operands,
                       : e->x_count      ? "--header"
                       : o->print_id     ? "--print-id"
                                         : NULL;
+    char start[TIME_TEXT], life[DURATION_TEXT];
     const char *text = NULL;
 
     if (operands < 1)
@@ -176,14 +177,18 @@ static int usage_check(const struct options *o, int operands,
                "is made; add --create";
     else if (e->at_ns && o->has_delay)
         text = "--at and --delay are both given; give one";
-    else if (e->ttl_ns && e->delay_ns >= e->ttl_ns)
-        text = "--delay is not shorter than --ttl: the message would be dead "
-               "before it may run";
-    else if (e->ttl_ns && e->at_ns >= ns_add(clock_wall_ns(), e->ttl_ns))
-        text = "--at is not before the end of --ttl: the message would be dead "
-               "before it may run";
     if (text)
         return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+    if (e->ttl_ns && (e->delay_ns >= e->ttl_ns ||
+                      e->at_ns >= ns_add(clock_wall_ns(), e->ttl_ns)))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s %s is not before the end of --ttl %s: the "
+                           "message would expire before it may run; give a "
+                           "longer --ttl",
+                           e->at_ns ? "--at" : "--delay",
+                           e->at_ns ? time_print(e->at_ns, start)
+                                    : duration_print(e->delay_ns, start),
+                           duration_print(e->ttl_ns, life));
     if (o->raw && raw)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s needs a header, and --raw sends none; leave one "
@@ -268,7 +273,7 @@ static int messages_send(struct options *o, const char *name, const char *body)
 
     o->envelope.raw = o->raw;
     o->envelope.timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
-    if (envelope_check(&o->envelope, &p) < 0)
+    if (envelope_check(&o->envelope, o->quiet, &p) < 0)
         return complain_of(&p);
     if (broker_operand_is(name)) {
         if (broker_operand_parse(&operand, name, &p) < 0 ||
@@ -321,8 +326,6 @@ int main(int argc, char **argv)
     body = operands == 2 ? argv[1] : NULL;
     if (err || usage_check(&o, operands, argv[0], body, &p) < 0)
         return complain_of(&p);
-    if (!o.quiet)
-        envelope_note(&o.envelope);
     cli_interrupt_catch();
     return messages_send(&o, argv[0], body);
 }

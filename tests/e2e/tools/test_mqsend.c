@@ -162,7 +162,7 @@ Test(mqsend, at_says_what_becomes_of_a_time_that_the_clock_does_not_have)
     r = sent_at(q, "2001-01-01");
     cr_assert_eq(r.status, 0);
     cr_assert_str_eq(r.err, "mqsend: --at: \"2001-01-01\" is past (2001-01-01 "
-                            "00:00:00 +0100): it may run at once\n");
+                            "00:00:00 +0100): it may run immediately\n");
     r = harness_run("mqsend", "-q", "--at", "2001-01-01", q, "x");
     cr_assert_str_eq(r.err, "");
 }
@@ -335,6 +335,10 @@ Test(mqsend, a_body_with_dashes_comes_after_the_double_dash)
     cr_assert_eq(harness_run("mqsend", "--raw", "--", q, "--file").status, 0);
     cr_assert_str_eq(take(q)->text, "--file");
     cr_assert_eq(harness_run("mqsend", q, "--", "two", "more").status, 64);
+    struct harness_result r = harness_run("mqsend", q, "-dash");
+    cr_assert_eq(r.status, 64);
+    cr_assert(strstr(r.err, "before a body that starts with a dash, put --"),
+              "%s", r.err);
 }
 
 Test(mqsend, repeat_sends_each_message_with_an_id_of_its_own)
@@ -373,7 +377,7 @@ Test(mqsend, a_queue_that_stays_full_is_75_and_tells_sent_and_left)
     cr_assert(strstr(r.err, "3 sent, 2 left"), "%s", r.err);
     r = harness_run("mqsend", "--wait", "50ms", q, "x");
     cr_assert_eq(r.status, 75);
-    cr_assert(strstr(r.err, "0 sent, 1 left"), "%s", r.err);
+    cr_assert(strstr(r.err, "0 sent, 1 left; mqctl doctor /"), "%s", r.err);
     take(q);
     r = with_input("a\nb\nc\n", 6, "--lines", "--no-wait", q);
     cr_assert_eq(r.status, 75);
@@ -508,7 +512,9 @@ Test(mqsend, what_makes_no_sense_is_64)
     REFUSED(q, "x", "--id", ID, "--repeat", "2");
     REFUSED(q, "--id", ID, "--lines");
     REFUSED(q, "x", "--queue-depth", "3");
-    REFUSED(q, "x", "--delay", "2s", "--ttl", "1s");
+    cr_assert_not_null(strstr(
+        harness_run("mqsend", q, "x", "--delay", "2s", "--ttl", "1s").err,
+        "--delay 2s is not before the end of --ttl 1s"));
     REFUSED(q, "x", "--delay", "2s", "--at", "23:00");
     REFUSED(q, "x", "--at", "@4000000000", "--ttl", "1h");
     REFUSED(q, "x", "--at", "noon");
