@@ -2,25 +2,27 @@
 #
 #   make               programs in build/bin, the library in build/lib
 #   make check         every test; ONLY="wheel queue" runs test_wheel, test_queue
-#   make check-unit    (check-e2e, check-crash, check-broker, check-man) some tests
+#   make check-unit    (check-e2e, check-crash, check-broker, check-man): a part
 #   make check-asan    (check-tsan, fuzz) run under sanitizers; FUZZ_SECONDS=30
 #   make torture       (schedules, power-cuts, soak, soak-asan, cluster) run the
-#                      long tests; docs/reliability.md has their variables
+#                      long tests; tests/crash/README.md explains them
 #   make bench         (instructions, coverage) measure; BENCH_FLAGS=--help
 #   make lint          check the style of the sources; make format: clang-format
 #   make demo          show the main job, live
-#   make install       (uninstall) PREFIX=/usr/local, DESTDIR=; make deb: packages
+#   make install       (uninstall, deb, rpm, source) PREFIX=/usr/local, DESTDIR=
 #   make clean         remove build;  make help: print this text
 #
 #   V=1 BUILD=build                print whole commands; the folder for results
-#   CC= CFLAGS="-O2 -g" LDFLAGS= WERROR=-Werror SANITIZE=-fsanitize=...
-#   LTO=  AMQP=  HARDEN= HARDEN_LINK=     empty: link sooner; leave out queues of
-#                                  a broker; leave out checks of memory
-#   ONLY= SKIP= TEST_JOBS= TESTFLAGS=     tests to run, tests to leave out, tests
-#                                  at a time, flags for Criterion
-#   MQW_TEST_SLOW=N                multiply the time limits of tests
+#   CC= CFLAGS="-O2 -g" LDFLAGS= WERROR=-Werror SANITIZE= EMULATOR=qemu-arm
+#   MINIMAL=1                      leave out queues of a broker, serve and top;
+#                                  LDFLAGS=-static-pie needs no library at all
+#   LTO=  AMQP=  HARDEN= HARDEN_LINK=     empty: link sooner; no broker; no checks
+#   ONLY= SKIP= TEST_JOBS= TESTFLAGS=     tests to run, to leave out, at a time;
+#                                  flags for Criterion
+#   MQW_TEST_SLOW=N  MQW_TEST_WHOLE=1     multiply time limits; try all positions
+#                                  of long sweeps, not 1 in 7
 BUILD     ?= build
-CFLAGS    ?= -O2 -g
+CFLAGS    ?= $(if $(MINIMAL),-Os,-O2) -g
 VERSION   := 0.1.0
 SOVERSION := 0
 
@@ -49,16 +51,15 @@ HARDEN    := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
 HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 # Without a PLT a call of the C library is one jump; -z now has bound it already.
 NO_PLT    := $(if $(SANITIZE),,$(call takes,-fno-plt))
-# A message passes through several rooms, so the programs are optimized as a
-# whole. Tests are not: the objects have machine code, too.
-LTO       := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects))
+# The programs are optimized as a whole, tests are not: objects have machine code, too. clang refuses the last flag.
+LTO       := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects -flto-partition=balanced))
 
 # Where words have 32 bits, times and file offsets need more.
 WIDE     := $(if $(filter 4,$(shell echo __SIZEOF_LONG__ | $(CC) -E -P - 2>/dev/null)),-D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE $(WIDE) -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) $(WERROR) \
               -I. -idirafter worker -pthread -fPIC -ffunction-sections -fdata-sections $(if $(MINIMAL),-fno-asynchronous-unwind-tables) $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
 COMPILE     = $(CC) $(HARDEN) $(ALL_CFLAGS) $(INNER)
-LINK_FLAGS  = -pthread $(WHOLE) $(HARDEN_LINK) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
+LINK_FLAGS  = -pthread $(WHOLE) $(HARDEN_LINK) $(if $(SANITIZE),,-Wl$(comma)--gc-sections) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 LINK        = $(CC) -pie $(LINK_FLAGS)
 LINK_SHARED = $(CC) -shared $(LINK_FLAGS)
 # The contents of $(BUILD)/flags; a change builds everything again. WERROR changes no object.
@@ -91,13 +92,11 @@ PUBLIC   := $(BUILD)/lib/libmqworker.a $(BUILD)/lib/libmqworker.so.$(SOVERSION)
 MAN      := $(wildcard docs/*.[1-8])
 COMPLETION := $(foreach b,$(notdir $(BIN)),$(addprefix $(BUILD)/completion/,$(b).bash _$(b) $(b).fish))
 
-.PHONY: all help completion lint format show-cflags demo install uninstall deb \
-        clean points programs always
-.SECONDARY:
-.DELETE_ON_ERROR:
+.PHONY: all help completion lint format show-cflags demo install uninstall deb rpm source clean points programs always
+.SECONDARY .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-all: $(BIN) $(PUBLIC) completion
+all: programs $(PUBLIC) completion
 programs: $(BIN)
 completion: $(COMPLETION)
 help:
@@ -121,8 +120,7 @@ $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
-    for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done); \
+missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done); \
     echo "make: not found:" $$lack"; scripts/deps installs what is missing" >&2; exit 1
 
 # Only what mqworker.h declares is exported, so inner calls need no detour. The
@@ -136,7 +134,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(BUILD)/obj/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	$(compile)
 $(BUILD)/gen/scripts/mqctl/serve/settings.tsv: $(BUILD)/bin/mqworker
-	$(call do,GEN,$@,$< --options-dump >$@)
+	$(call do,GEN,$@,$(EMULATOR) $< --options-dump >$@)
 $(BUILD)/gen/scripts/mqctl/serve/web_files.c: scripts/embed $(sort $(wildcard scripts/mqctl/serve/web/*)) $(BUILD)/gen/scripts/mqctl/serve/settings.tsv
 	$(call do,GEN,$@,$^ >$@)
 
@@ -147,8 +145,7 @@ $(BUILD)/lib/libmqworker.a: $(BUILD)/obj/mqworker.o
 $(LIB) $(ENGINE) $(BUILD)/lib/libmqworker.a:
 	$(archive)
 
-# mqworker has all objects and not the archive, as a plugin may call any mqw_
-# function.
+# mqworker has all objects, as a plugin may call any mqw_ function.
 $(BUILD)/bin/mqworker: $(call obj,$(PROGRAM)) $(WORKER) $(COMMON)
 $(BUILD)/bin/mqworker: private WHOLE = $(LTO)
 $(BUILD)/bin/mqworker: private EXPORT = -Wl,--export-dynamic-symbol='mqw_*'
@@ -168,7 +165,7 @@ $(BUILD)/lib/libmqworker.so.$(SOVERSION): private SONAME = -Wl,-soname,$(@F)
 $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 	$(call do,LD,$@,$(LINK_SHARED) $(SONAME) -o $@ $^ $(LIBS) && ln -sf $(@F) $(@D)/libmqworker.so)
 
-completed = $(call do,GEN,$@,{ $< --options-dump; $(BUILD)/bin/mqworker --options-dump; } | awk -v shell=$(1) -f scripts/completion.awk >$@)
+completed = $(call do,GEN,$@,{ $(EMULATOR) $< --options-dump; $(EMULATOR) $(BUILD)/bin/mqworker --options-dump; } | awk -v shell=$(1) -f scripts/completion.awk >$@)
 $(COMPLETION): $(BUILD)/bin/mqworker scripts/completion.awk
 $(BUILD)/completion/%.bash: $(BUILD)/bin/%
 	$(call completed,bash)
@@ -186,8 +183,8 @@ install: all
 	@scripts/install $(BUILD) $(VERSION) $(SOVERSION) "$(PKGS)"
 uninstall:
 	@scripts/install --remove $(BUILD) $(VERSION) $(SOVERSION) "$(PKGS)"
-deb:
-	+@scripts/deb $(BUILD) $(VERSION) $(SOVERSION)
+deb rpm source:
+	@scripts/package $@ $(BUILD) $(VERSION)
 lint:
 	scripts/lint
 format:

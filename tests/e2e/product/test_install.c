@@ -128,6 +128,19 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
     free(top);
 }
 
+/* Most bytes of the worker without symbols. */
+#define WORKER_MOST 700000
+
+Test(install, worker_is_small_without_symbols)
+{
+#ifndef MQW_OPTIMIZED
+    cr_skip_test("the bound is for a worker that was built with -O2");
+#endif
+    cr_assert_leq(atol(sh("strip -o worker \"$1\"; wc -c <worker",
+                          harness_bin("mqworker"))),
+                  WORKER_MOST);
+}
+
 /* ---- building ---- */
 
 /* object_make - one object in a build directory of its own; the time of the
