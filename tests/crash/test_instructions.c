@@ -11,10 +11,16 @@
 #include <limits.h>
 #include <string.h>
 
+/* The bounds are for gcc 12; other compilers may need 10 % more. */
+#if defined __GNUC__ && __GNUC__ == 12
+#define MOST(n) (n)
+#else
+#define MOST(n) ((n)*11 / 10)
+#endif
 /* Measured 482. */
-#define PLAIN_MOST 500
+#define PLAIN_MOST MOST(500)
 /* With --timeout, each message with a group. Measured 725. */
-#define ALL_ON_MOST 750
+#define ALL_ON_MOST MOST(750)
 
 /* On a busy machine a look at the kernel's clocks falls due in most of the
  * messages of a run; not in those of each run. */
@@ -23,8 +29,8 @@
 TestSuite(instructions, .init = harness_init, .fini = harness_fini,
           .timeout = 3600);
 
-/* of - the number in the line "NAME: number instructions a message ..." */
-static unsigned long of(const char *text, const char *name)
+/* Return the number in the line "NAME: number instructions a message ...". */
+static unsigned long count_of(const char *text, const char *name)
 {
     const char *line = strstr(text, name);
 
@@ -41,7 +47,7 @@ Test(instructions, message_costs_no_more_than_it_did)
 {
     unsigned long plain = ULONG_MAX, all_on = ULONG_MAX;
 
-#ifndef __OPTIMIZE__
+#ifndef MQW_OPTIMIZED
     cr_skip_test("the bounds are for a worker that was built with -O2");
 #endif
     for (int i = 0; i < RUNS && (plain > PLAIN_MOST || all_on > ALL_ON_MOST);
@@ -49,8 +55,8 @@ Test(instructions, message_costs_no_more_than_it_did)
         const char *text = torture_traces(HARNESS_LIST(
             harness_handler("../crash/torture"), "--instructions"));
 
-        plain = least(plain, of(text, "\nplain: "));
-        all_on = least(all_on, of(text, "\nlimit and groups: "));
+        plain = least(plain, count_of(text, "\nplain: "));
+        all_on = least(all_on, count_of(text, "\nlimit and groups: "));
     }
     cr_expect_leq(plain, PLAIN_MOST);
     cr_expect_leq(all_on, ALL_ON_MOST);
