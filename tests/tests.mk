@@ -39,9 +39,9 @@ ORDERS   := $(patsubst tests/schedules/faults/%.sed,$(BUILD)/tests/schedules/fau
 for       = $(if $(strip $(call named,$(1),$(E2E) $(CRASH))),$(2))
 HANDLERS := $(PROGRAMS) $(PLUGINS) $(call for,bench,$(BENCH)) $(call for,power,$(POWER)) \
             $(call for,every_instruction instructions torture torture_points,$(TORTURE)) \
-            $(call for,torture_points amqp_forward forward_worker,points) $(call for,schedules,$(ORDERS))
+            $(call for,torture_points amqp_forward forward_worker mqdlq_edit,points) $(call for,schedules,$(ORDERS))
 
-.PHONY: tests check check-unit check-e2e check-crash check-broker check-programs check-man \
+.PHONY: tests check check-unit build-unit check-e2e build-e2e check-crash check-broker check-programs check-man \
         check-asan build-asan check-tsan build-tsan check-tsan-built check-tsan-stress coverage \
         bench fuzz build-fuzz run-fuzz fuzz-built torture power-cuts schedules cluster soak \
         soak-asan instructions
@@ -115,7 +115,7 @@ STEPPED   := $(call in,worker/flow worker/groups worker/loop worker/rules,*.c) \
 SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c) \
              $(patsubst %,tests/fixtures/%.c,fake_source flow_fixture flow_parts virtual_clock))
 NO_FENCE_WARNING := $(call takes,-Wno-tsan)
-STEP      = -fsanitize=thread $(NO_FENCE_WARNING) --param tsan-instrument-func-entry-exit=0
+STEP      = -fsanitize=thread $(NO_FENCE_WARNING) $(call takes,--param=tsan-instrument-func-entry-exit=0)
 comma    := ,
 WRAPPED  := $(addprefix -Wl$(comma)--wrap=,pthread_mutex_lock pthread_mutex_unlock pthread_cond_wait \
             pthread_cond_signal pthread_cond_broadcast pthread_create poll epoll_wait timerfd_settime sched_yield syscall)
@@ -134,26 +134,31 @@ $(BUILD)/tests/schedules/fault_%: tests/schedules/faults/%.sed
 	    $$(printf '%s\n' $(filter %.o,$^) | grep -v "/stepped/$${f%c}o$$") $(ENGINE) $(LIBS))
 
 # ---- running ----
-# Tests mostly wait, so more of them run at a time than there are processors.
-# LONELY tests use up what a user has (RLIMIT_MSGQUEUE, processes) or look at all
-# queues, and run alone. LONG tests take over half a minute and start first.
-TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
+# Tests mostly wait, so more of them run at a time than there are processors;
+# under a sanitizer they need more of these. LONELY tests use up what a user has
+# (RLIMIT_MSGQUEUE, processes) or look at all queues, and run alone. LONG tests
+# take over ten seconds and start first, the longest before the others.
+TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) $(if $(MQW_SANITIZED),+ 3,* 4))))
 LONELY   := bench mqctl_look mqlimit worker_limits
-LONG     := amqp_groups amqp_letters amqp_main_job amqp_move amqp_share amqp_worker breaker_failures \
-            damaged_state demo every_instruction faults_calls faults_look groups_blocked groups_kill \
-            install kill latency mqctl_spool power run_limits schedules serve_browser serve_limits \
-            torture_points worker_files worker_restart
+LONG     := every_instruction worker_restart amqp_move amqp_letters torture_points kill amqp_worker amqp_share \
+            serve_browser worker_files amqp_fake groups_kill faults_look run_limits demo schedules amqp_groups \
+            scale clock_steps worker_delayed serve timeout faults_calls install damaged_state faults_memory \
+            serve_limits worker_retries mqctl_spool amqp_main_job breaker_failures groups_full groups_delayed \
+            faults_groups waits on_dead soak latency power torture groups_blocked amqp_forward amqp_send
+# check-unit leaves out stress tests and these unit tests, which measure times.
+SLOW     := latency
 UNDER_TEST ?= $(BUILD)
 PLACES    = MQW_BIN=$(abspath $(1)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests)
 run       = @$(call PLACES,$(UNDER_TEST)) scripts/run-tests -j $(TEST_JOBS) \
-            --long $(call named,$(LONG),$(1)) \
+            --long $(foreach l,$(LONG),$(call named,$(l),$(1))) \
             --short $(filter-out $(call named,$(LONG) $(LONELY),$(1)),$(1)) --alone $(call named,$(LONELY),$(1))
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
 	$(call run,$(CRASH) $(E2E) $(STRESS) $(UNIT))
-check-unit: $(UNIT) $(STRESS)
-	$(call run,$(UNIT) $(STRESS))
-check-e2e: $(E2E) $(HANDLERS) $(BIN)
-	$(call run,$(E2E))
+# build-unit and build-e2e build what check-unit and check-e2e run.
+check-unit build-unit: $(filter-out $(call named,$(SLOW),$(UNIT)),$(UNIT))
+	$(if $(filter check-%,$@),$(call run,$^))
+check-e2e build-e2e: $(E2E) $(HANDLERS) $(BIN)
+	$(if $(filter check-%,$@),$(call run,$(E2E)))
 check-crash: $(CRASH) $(HANDLERS) $(BIN)
 	$(call run,$(CRASH))
 # Each of these starts a broker, which needs a processor for some seconds.
@@ -198,7 +203,7 @@ check-tsan-stress: check-tsan-built
 # write the counters.
 coverage:
 	@find $(BUILD)/coverage -name '*.gcda' -delete 2>/dev/null; \
-	MQW_TEST_SLOW=3 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/coverage check \
+	MQW_TEST_WHOLE=1 MQW_TEST_SLOW=3 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/coverage check \
 	    CC=gcc CFLAGS="-Og -g" SANITIZE="--coverage -fprofile-update=atomic" \
 	    SKIP="$(filter-out completion,$(DRY)) worker_limits"; status=$$?; \
 	scripts/coverage $(BUILD)/coverage/obj && exit $$status
