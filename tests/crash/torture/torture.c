@@ -248,7 +248,7 @@ static void summary(struct torture *t)
            "\n",
            s->retries, s->dead, s->discarded, s->replays, s->crashed);
     if (t->options->steer)
-        printf("  steered      cancelled %" PRIu64 " (untold %" PRIu64
+        printf("  steered      cancelled %" PRIu64 " (unanswered %" PRIu64
                ") of %" PRIu64 " tried, run-now %" PRIu64 " times\n",
                s->cancelled, s->unanswered, s->cancels, s->run_nows);
     printf("  length       inferred %" PRIu64 ", cut %" PRIu64 "\n",
@@ -306,8 +306,8 @@ static bool torture_kind(const struct torture_options *o,
     return !t.failed;
 }
 
-/* wanted - of this kind */
-static bool wanted(const struct torture_options *o, unsigned kind)
+/* Return true if the options ask for this kind of handler. */
+static bool kind_is_wanted(const struct torture_options *o, unsigned kind)
 {
     if (o->kind == TORTURE_ALL)
         return !(o->stepped && kind == TORTURE_EXEC);
@@ -334,7 +334,7 @@ int main(int argc, char **argv)
         refused();
     for (unsigned k = TORTURE_EXEC;
          k < TORTURE_ALL && !o.count && !cli_interrupt_seen(); k++)
-        if (wanted(&o, k))
+        if (kind_is_wanted(&o, k))
             ok &= torture_kind(&o, (enum torture_kind)k);
     cli_interrupt_die();
     return ok ? 0 : 1;

@@ -72,8 +72,8 @@ static void message_print(struct torture_world *w, uint64_t number,
     history_print(w, number);
 }
 
-/* wrong - one message, in one line and its history; the first ones only */
-static void wrong(struct audit *a, uint64_t number, const char *what)
+/* Report a faulty message in one line; add its history for the first ten. */
+static void fault_report(struct audit *a, uint64_t number, const char *what)
 {
     _Atomic uint64_t *record =
         number >= TORTURE_SMALL_BASE
@@ -87,7 +87,7 @@ static void wrong(struct audit *a, uint64_t number, const char *what)
     message_print(a->t->world, number, record ? atomic_load(record) : 0);
 }
 
-/* faults_print - what the witnesses found */
+/* Print the faults that handlers recorded. */
 static void faults_print(struct torture *t)
 {
     unsigned n = atomic_load(&t->world->fault_count);
@@ -95,7 +95,7 @@ static void faults_print(struct torture *t)
     if (n == 0)
         return;
     t->failed = true;
-    fprintf(stderr, "torture: %u faults were seen by handlers\n", n);
+    fprintf(stderr, "torture: %u faults recorded by handlers\n", n);
     for (unsigned i = 0; i < n && i < TORTURE_FAULTS; i++) {
         const struct torture_fault *f = &t->world->faults[i];
 
@@ -123,7 +123,7 @@ const unsigned char *audit_body(const unsigned char *data, size_t *size)
     return end + 2;
 }
 
-/* letter_take - one row of the store */
+/* Check one letter of the store and count it. */
 static void letter_take(struct audit *a, const unsigned char *data, size_t size,
                         int reason, bool inferred)
 {
@@ -135,24 +135,27 @@ static void letter_take(struct audit *a, const unsigned char *data, size_t size,
 
     a->letter_count++;
     if (what == TORTURE_WRONG || (what == TORTURE_CUT && !inferred)) {
-        wrong(a, p.number, "its letter is corrupt");
+        fault_report(a, p.number, "its letter is corrupt");
         return;
     }
-    if (size < TORTURE_TINY) /* of a torn file; it has no number */
+    if (size < TORTURE_TINY) /* torn body without a number */
         return;
     record = torture_record_of(a->t->world, p.number);
     if (!record) {
-        wrong(a, p.number, "its letter was settled before, or never sent");
+        fault_report(
+            a, p.number,
+            "its letter is of a message audited before, or never sent");
         return;
     }
     letter = &a->letters[record - a->t->world->records];
-    /* The crash of one copy frees its unique key: the other one may crash. */
+    /* When one copy of a unique message crashes, its key is free again, so that
+     * the other copy may run and crash as well. */
     if (*letter && !(p.unique && reason == CRASHED))
-        wrong(a, p.number, "it died twice");
+        fault_report(a, p.number, "it died twice");
     *letter = reason == CRASHED ? 0x81 : 1;
     a->t->sum.crashed += reason == CRASHED;
     if (reason != CRASHED && (reason != REJECTED || p.fate != TORTURE_DEAD))
-        wrong(a, p.number, "it died of something else than it was to");
+        fault_report(a, p.number, "it died for the wrong reason");
 }
 
 /* letters_take - all that the store has */
@@ -190,8 +193,8 @@ static void record_sum(struct torture_sum *s, const struct torture_record *r)
     s->cut += (r->flags & TORTURE_WAS_CUT) != 0;
 }
 
-/* letter_check - it is in the store if it has to be there; a letter that was
- * replayed and did not die again is done: its second end */
+/* Check that a rejected message has its letter. A letter that was replayed and
+ * did not die again was done, which is its second end. */
 static void letter_check(struct audit *a, const struct torture_plan *p,
                          const struct torture_record *r, uint8_t letters)
 {
@@ -200,10 +203,10 @@ static void letter_check(struct audit *a, const struct torture_plan *p,
     a->t->sum.dead++;
     if (!letters && r->ends < 2 &&
         !(r->flags & (TORTURE_REMOVED | TORTURE_TORN)))
-        wrong(a, p->number, "it was rejected, and its letter is lost");
+        fault_report(a, p->number, "it was rejected and has no letter");
 }
 
-/* record_check - one message that was sent */
+/* Check one message that was sent. */
 static void record_check(struct audit *a, uint64_t number, uint8_t letters)
 {
     struct torture_world *w = a->t->world;
@@ -215,24 +218,25 @@ static void record_check(struct audit *a, uint64_t number, uint8_t letters)
     a->t->sum.messages++;
     a->t->sum.discarded += p.fate == TORTURE_DISCARD;
     record_sum(&a->t->sum, &r);
-    /* What has or had a letter need not have run to an end. */
+    /* A message that has or had a letter need not have run to an end. */
     a->t->sum.cancelled += (r.flags & TORTURE_CANCELLED) != 0;
     if (r.flags & TORTURE_CANCELLED) {
         if (letters)
-            wrong(a, number, "it was cancelled, and has a letter");
+            fault_report(a, number, "it was cancelled and has a letter");
         return;
     }
-    /* That it ended as cancelled is seen by nobody but the worker. */
+    /* Only the worker knows whether this message was cancelled. */
     if (r.flags & TORTURE_UNANSWERED && r.starts == 0)
         a->t->sum.unanswered++;
     else if (!letters && !(r.flags & TORTURE_REMOVED) && r.ends == 0)
-        wrong(a, number, r.starts ? "it never came to an end" : "it was lost");
+        fault_report(a, number,
+                     r.starts ? "it was never settled" : "it was lost");
     else if (!letters && !(r.flags & TORTURE_REMOVED) && r.flags & TORTURE_OPEN)
-        wrong(a, number, "its last delivery has no end");
+        fault_report(a, number, "its last delivery has no end");
     letter_check(a, &p, &r, letters);
 }
 
-/* numbers_check - of one producer */
+/* Check all messages of one producer. */
 static void numbers_check(struct audit *a, unsigned producer)
 {
     struct torture_world *w = a->t->world;
@@ -244,10 +248,11 @@ static void numbers_check(struct audit *a, unsigned producer)
         record_check(a, torture_number(producer, n), a->letters[at]);
     for (; n < w->base[producer] + TORTURE_EACH; n++, at++)
         if (atomic_load(&w->records[at]) || a->letters[at])
-            wrong(a, torture_number(producer, n), "it was never sent");
+            fault_report(a, torture_number(producer, n), "it was never sent");
 }
 
-/* tiny_check - those without a number, by size */
+/* Count the messages without a number by size, and compare with what was
+ * sent. */
 static void tiny_check(struct audit *a)
 {
     struct torture_world *w = a->t->world;
@@ -264,7 +269,7 @@ static void tiny_check(struct audit *a)
         came[key & 0xff]++;
         record_sum(&a->t->sum, &r);
         if (r.ends == 0)
-            wrong(a, TORTURE_SMALL_BASE + i, "it never came to an end");
+            fault_report(a, TORTURE_SMALL_BASE + i, "it was never settled");
     }
     for (unsigned size = 0; size < 256; size++) {
         uint64_t sent = size < TORTURE_TINY ? w->tiny_sent[size] : 0;
@@ -279,8 +284,8 @@ static void tiny_check(struct audit *a)
     }
 }
 
-/* forget - what was audited; numbers go on */
-static void forget(struct torture *t, const struct audit *a)
+/* Forget the audited messages; the next ones continue their numbers. */
+static void audit_forget(struct torture *t, const struct audit *a)
 {
     struct torture_world *w = t->world;
     const char *discard[] = {"mqdlq",  "discard", "--state-dir", NULL,
@@ -319,7 +324,7 @@ void audit(struct torture *t)
     if (t->failed)
         place_print_log(t);
     else
-        forget(t, &a);
+        audit_forget(t, &a);
     free(a.letters);
 }
 
@@ -328,7 +333,7 @@ void audit_stuck(struct torture *t)
     struct audit a = {.t = t};
 
     fprintf(stderr,
-            "torture: not all comes to an end: %ld in the queue, %u in slots, "
+            "torture: messages remain: %ld in the queue, %u in slots, "
             "%lld in the store\n",
             place_queued(t), place_slots(t),
             place_store(t, "SELECT count(*) FROM messages WHERE state <> 3"));
@@ -338,7 +343,7 @@ void audit_stuck(struct torture *t)
             uint64_t number = torture_number(p, n);
 
             if (torture_record(*torture_record_of(t->world, number)).ends == 0)
-                wrong(&a, number, "it has not come to an end");
+                fault_report(&a, number, "it is not settled");
         }
     faults_print(t);
     place_print_log(t);
@@ -370,7 +375,7 @@ void audit_leftovers(struct torture *t)
     while (proc && (e = readdir(proc)))
         if (e->d_name[0] >= '0' && e->d_name[0] <= '9' &&
             is_ours(t, e->d_name)) {
-            fprintf(stderr, "torture: process %s lives on\n", e->d_name);
+            fprintf(stderr, "torture: process %s is still alive\n", e->d_name);
             t->failed = true;
         }
     if (proc)

@@ -26,13 +26,13 @@
 #define NTH       2     /* after a stop: the queue was not empty before it */
 #define STEPS     20000 /* of a message, at most */
 #define ADDRESSES (SAMPLES * STEPS)
-/* What a look at the clock takes in the vDSO of x86-64, beyond what it takes as
- * a system call (torture_tracer.c has it become one). */
-#define CLOCK   62
-#define TOLD    40 /* functions */
-#define OBJECTS 32
-#define ROOM_NS (100 * NS_PER_MS) /* until there is room */
-#define TRIES   600
+/* Instructions of a clock_gettime in the vDSO of x86-64, beyond those of the
+ * system call that replaces it here (torture_tracer.c). */
+#define CLOCK          62
+#define FUNCTIONS_MOST 40 /* functions that are printed */
+#define OBJECTS        32
+#define ROOM_NS        (100 * NS_PER_MS) /* wait for room in the queue */
+#define TRIES          600
 
 /* A file that is mapped to be executed. */
 struct object {
@@ -69,8 +69,8 @@ static int by_number(const void *a, const void *b)
 
 /* ---- stepping ---- */
 
-/* send - one message; false: there is no room within `wait_ns` */
-static bool send(struct count *c, uint64_t wait_ns)
+/* Send one message. Return false if the queue has no room within `wait_ns`. */
+static bool message_send(struct count *c, uint64_t wait_ns)
 {
     unsigned char message[TORTURE_MOST];
     uint64_t end = clock_wall_ns() + wait_ns;
@@ -90,13 +90,13 @@ static bool send(struct count *c, uint64_t wait_ns)
     return false;
 }
 
-/* run_free - some messages at full speed; a thread that is traced from system
- * call to system call still is let go as it stops */
+/* Let the worker run at full speed for some messages. A thread that is still
+ * traced by system calls is continued at each stop. */
 static void run_free(struct count *c)
 {
     tracer_run(&c->tracer);
     for (unsigned sent = 0, tries = 0; sent < FREE;) {
-        sent += send(c, ROOM_NS);
+        sent += message_send(c, ROOM_NS);
         if (++tries == TRIES)
             torture_die("the worker takes no more messages");
         tracer_serve(&c->tracer);
@@ -114,14 +114,15 @@ static void visit(void *arg, uint64_t ip)
     c->reads += ip == c->tracer.clock_ip;
 }
 
-/* sample - one message; without the call itself */
-static uint64_t sample(struct count *c)
+/* Step through one message and return its instructions, without the call of
+ * mq_timedreceive. */
+static uint64_t message_step(struct count *c)
 {
     uint64_t steps;
     bool again;
 
     run_free(c);
-    while (send(c, 0))
+    while (message_send(c, 0))
         continue;
     if (tracer_catch(&c->tracer, NTH) != TRACER_CAUGHT)
         torture_die("the worker ended by itself");
@@ -215,14 +216,14 @@ static int by_count(const void *a, const void *b)
     return (x->count < y->count) - (x->count > y->count);
 }
 
-/* functions_print - the mean of all samples */
+/* Print the functions with the mean of all samples. */
 static void functions_print(const struct spot *spots, size_t n)
 {
     uint64_t all = 0;
 
     for (size_t i = 0; i < n; i++)
         all += spots[i].count;
-    for (size_t i = 0; i < n && i < TOLD; i++)
+    for (size_t i = 0; i < n && i < FUNCTIONS_MOST; i++)
         printf("  %8.1f %5.1f %%  %-32s %s\n", (double)spots[i].count / SAMPLES,
                (double)spots[i].count * 100 / (double)all, spots[i].name,
                spots[i].object ? spots[i].object->path : "");
@@ -288,7 +289,8 @@ static void cost_print(const struct count *c, const char *name)
            CLOCK);
 }
 
-/* count_one - a worker with these options; false: ptrace(2) is refused */
+/* Count for a worker with these options. Return false if ptrace(2) is not
+ * permitted. */
 static bool count_one(const struct torture_options *o, const char *name,
                       const char *const *options)
 {
@@ -305,7 +307,7 @@ static bool count_one(const struct torture_options *o, const char *name,
     if (!c->ips)
         torture_die("out of memory");
     c->queue = mq_open(t.queue, O_WRONLY);
-    while (send(c, 0))
+    while (message_send(c, 0))
         continue;
     worker_start(&t, NULL, options);
     caught = tracer_start(&c->tracer, t.worker.pid);
@@ -314,7 +316,7 @@ static bool count_one(const struct torture_options *o, const char *name,
     if (caught == TRACER_ENDED)
         torture_die("the worker ended by itself");
     for (size_t i = 0; i < SAMPLES && caught == TRACER_CAUGHT; i++)
-        c->steps[i] = sample(c);
+        c->steps[i] = message_step(c);
     if (caught == TRACER_CAUGHT) {
         cost_print(c, name);
         breakdown(c);

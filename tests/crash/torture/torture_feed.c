@@ -40,8 +40,9 @@ static int producer_open(struct producer *p)
     return p->mq < 0 ? -errno : 0;
 }
 
-/* waits - while it is told to; the driver may have made the queue anew */
-static int waits(struct producer *p)
+/* Wait while the driver wants a pause, and then reopen the queue, which the
+ * driver may have replaced. */
+static int producer_wait(struct producer *p)
 {
     struct torture_world *w = p->world;
 
@@ -54,8 +55,9 @@ static int waits(struct producer *p)
     return producer_open(p);
 }
 
-/* send - until there is room, or a pause or stop is wanted: -ETIMEDOUT */
-static int send(struct producer *p, size_t size, unsigned priority)
+/* Send the message. Return -ETIMEDOUT if a pause or stop is wanted before the
+ * queue has room. */
+static int producer_send(struct producer *p, size_t size, unsigned priority)
 {
     do {
         uint64_t end = clock_wall_ns() + SEND_NS;
@@ -71,8 +73,8 @@ static int send(struct producer *p, size_t size, unsigned priority)
     return -errno;
 }
 
-/* send_one - the next message, before some a tiny one */
-static int send_one(struct producer *p, uint64_t n)
+/* Send the next message, and before some messages a tiny one. */
+static int producer_send_next(struct producer *p, uint64_t n)
 {
     struct torture_world *w = p->world;
     struct torture_plan plan;
@@ -82,7 +84,7 @@ static int send_one(struct producer *p, uint64_t n)
 
     if (tiny >= 0) {
         torture_tiny_make((size_t)tiny, p->message);
-        err = send(p, (size_t)tiny, 0);
+        err = producer_send(p, (size_t)tiny, 0);
         if (!err)
             atomic_fetch_add(&w->tiny_sent[tiny], 1);
     }
@@ -91,11 +93,12 @@ static int send_one(struct producer *p, uint64_t n)
     torture_plan(number, &plan);
     size = torture_make(&plan, plan.fate == TORTURE_LATER ? clock_wall_ns() : 0,
                         p->message);
-    err = send(p, size, plan.priority);
-    /* As a producer that had no answer. The death of the first copy frees its
-     * key, so that the second may run: none is sent then. */
+    err = producer_send(p, size, plan.priority);
+    /* Send unique messages twice, like a producer that got no answer. A dead
+     * first copy would free the key and let the second one run, so rejected
+     * messages are sent once. */
     if (!err && plan.unique && plan.fate != TORTURE_DEAD)
-        (void)send(p, size, plan.priority);
+        (void)producer_send(p, size, plan.priority);
     if (!err)
         atomic_store(&w->producers[p->number].sent, n + 1);
     return err;
@@ -108,7 +111,7 @@ static bool producer_has_numbers(const struct producer *p, uint64_t n)
     return n < p->world->base[p->number] + TORTURE_EACH - ROOM_LEFT;
 }
 
-/* produce - the process */
+/* Run a producer; called in its process. */
 static _Noreturn void producer_run(struct producer *p)
 {
     struct torture_world *w = p->world;
@@ -116,15 +119,15 @@ static _Noreturn void producer_run(struct producer *p)
     int err = producer_open(p);
 
     while (!err && !atomic_load(&w->stop)) {
-        err = waits(p);
+        err = producer_wait(p);
         if (err || atomic_load(&w->stop))
             continue;
         if (producer_has_numbers(p, atomic_load(sent)))
-            err = send_one(p, atomic_load(sent));
+            err = producer_send_next(p, atomic_load(sent));
         else
             nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
         if (err == -ETIMEDOUT)
-            err = 0; /* that one again, when it is told to go on */
+            err = 0; /* send this message again after the pause */
     }
     if (err && !atomic_load(&w->stop))
         atomic_store(&w->failed, (unsigned)-err);

@@ -39,8 +39,8 @@ bool torture_over(const struct torture *t)
     return t->failed || cli_interrupt_seen() || clock_mono_ns() >= t->end_ns;
 }
 
-/* slow - limits are for a quiet machine */
-static uint64_t slow(void)
+/* Return the factor for time limits, which are for a quiet machine. */
+static uint64_t slow_factor(void)
 {
     const char *text = getenv("MQW_TEST_SLOW");
     unsigned long times = text ? strtoul(text, NULL, 10) : 1;
@@ -64,7 +64,7 @@ static bool worker_exited(struct torture *t)
 
 bool worker_delivers(struct torture *t)
 {
-    uint64_t end = clock_mono_ns() + FIRST_NS * slow();
+    uint64_t end = clock_mono_ns() + FIRST_NS * slow_factor();
 
     while (!worker_first_ns(t)) {
         if (worker_exited(t))
@@ -144,8 +144,9 @@ static bool steer_take(_Atomic uint64_t *record,
     return true;
 }
 
-/* marked - 1: it waits and is cancelled; 0: it waits; -1: it has no row */
-static long long marked(const struct torture *t)
+/* Return 1 if the message waits and is cancelled, 0 if it waits, -1 if it has
+ * no row. */
+static long long steer_state(const struct torture *t)
 {
     char sql[128];
 
@@ -182,7 +183,7 @@ void steer_hold(struct torture *t)
     t->failed = true;
 }
 
-/* steer_end - no worker runs */
+/* Reap the mqctl processes after the worker was killed. */
 static void steer_end(struct torture *t)
 {
     int status;
@@ -193,8 +194,8 @@ static void steer_end(struct torture *t)
         return;
     steer.cancel = 0;
     if (status != 0) {
-        /* The kill may have come between the commit and the answer. */
-        if (marked(t) != 0)
+        /* mqctl may have been killed between its commit and its answer. */
+        if (steer_state(t) != 0)
             atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNANSWERED << 32);
         return;
     }
@@ -272,7 +273,7 @@ bool steer_begun(const struct torture *t)
 
 bool steer_marked(const struct torture *t)
 {
-    return marked(t) == 1;
+    return steer_state(t) == 1;
 }
 
 int steer_cancel(struct torture *t, const char *kill_at)
@@ -310,10 +311,10 @@ static void kill_once(struct torture *t)
     steer_end(t);
 }
 
-/* settles - until nothing is left to do */
-static bool settles(struct torture *t)
+/* Wait until all messages are settled. Return false if that fails. */
+static bool wait_settled(struct torture *t)
 {
-    uint64_t end = clock_mono_ns() + SETTLE_NS * slow();
+    uint64_t end = clock_mono_ns() + SETTLE_NS * slow_factor();
 
     while (!feed_paused(t->world) || !place_settled(t)) {
         if (worker_exited(t) || !feed_ok(t->world)) {
@@ -336,7 +337,7 @@ bool leg_end(struct torture *t)
 {
     feed_pause(t->world);
     worker_start(t, NULL, NULL);
-    if (settles(t))
+    if (wait_settled(t))
         worker_stop(t);
     else if (t->worker.pid)
         worker_kill(t);
@@ -359,8 +360,8 @@ static void sync_choose(struct torture *t)
         syncer_stop();
 }
 
-/* leg - some kills */
-static void leg(struct torture *t, uint64_t kills)
+/* Kill up to LEG workers. */
+static void leg_run(struct torture *t, uint64_t kills)
 {
     sync_choose(t);
     for (unsigned i = 0; i < LEG && t->sum.kills < kills; i++) {
@@ -377,7 +378,7 @@ void legs_run(struct torture *t, uint64_t kills)
     term_progress_start(&bar, "killing", kills);
     feed_start(t->world, t->queue);
     while (t->sum.kills < kills && !torture_over(t)) {
-        leg(t, kills);
+        leg_run(t, kills);
         if (!t->failed)
             leg_end(t);
         term_progress_step(&bar, t->sum.kills);

@@ -14,10 +14,9 @@
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 
-#define TICK_NS (2 * NS_PER_MS)
-#define SETTLED_NS \
-    (NS_PER_S / 2) /* a letter that was sent is settled by then */
-#define STRANDED "SELECT count(*) FROM messages WHERE state = 4"
+#define TICK_NS    (2 * NS_PER_MS)
+#define SETTLED_NS (NS_PER_S / 2) /* a replayed letter is settled by then */
+#define STRANDED   "SELECT count(*) FROM messages WHERE state = 4"
 
 static pid_t sender; /* 0: none */
 
@@ -41,23 +40,23 @@ _Atomic uint64_t *letters_record(struct torture *t, long long row,
     return letters_record_of(t, data, size, plan);
 }
 
-static void flag(_Atomic uint64_t *record, unsigned flags)
+static void record_flag(_Atomic uint64_t *record, unsigned flags)
 {
     if (record)
         atomic_fetch_or(record, (uint64_t)flags << 32);
 }
 
-/* letter_flag - what is about to happen to a letter of the store */
+/* Flag the record of a letter before something happens to the letter. */
 static void letter_flag(struct torture *t, long long row, unsigned flags)
 {
     struct torture_plan p;
     _Atomic uint64_t *record = letters_record(t, row, &p);
 
-    /* What never came to an end died of a feigned power cut; its group went on
-     * without it, so that it has no place there any more. */
+    /* A message without an end died of a simulated power cut. Its group went on
+     * without it, so it has no place in the order any more. */
     if (record && torture_record(atomic_load(record)).ends == 0)
         flags |= TORTURE_TORN;
-    flag(record, flags);
+    record_flag(record, flags);
 }
 
 /* letter_start - mqdlq with one letter */
@@ -224,8 +223,8 @@ bool letters_strand(struct torture *t)
 
 void letters_reboot(struct torture *t)
 {
-    (void)place_store(t, "UPDATE messages SET boot = 'another' WHERE state = 4 "
-                         "RETURNING 1");
+    (void)place_store(t,
+                      "UPDATE messages SET boot = 'another' WHERE state = 4");
 }
 
 void letters_send(struct torture *t)
@@ -306,7 +305,7 @@ void letters_receive(struct torture *t)
     ssize_t n;
 
     if (mq < 0)
-        return; /* the worker has not made it yet */
+        return; /* the worker has not created it yet */
     while ((n = mq_receive(mq, (char *)data, sizeof data, NULL)) >= 0) {
         struct torture_plan p;
         _Atomic uint64_t *record = letters_record_of(t, data, (size_t)n, &p);
@@ -315,7 +314,7 @@ void letters_receive(struct torture *t)
             fprintf(stderr, "torture: a moved letter is none of ours\n");
             t->failed = true;
         }
-        flag(record, TORTURE_REMOVED);
+        record_flag(record, TORTURE_REMOVED);
         t->sum.moved++;
     }
     mq_close(mq);

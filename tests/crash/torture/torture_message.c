@@ -87,8 +87,8 @@ static int group_of(uint64_t number, uint64_t h)
                  TORTURE_GROUPS);
 }
 
-/* digits - of a number in decimal */
-static size_t digits(size_t n)
+/* Return the number of decimal digits. */
+static size_t digit_count(size_t n)
 {
     size_t count = 1;
 
@@ -99,7 +99,7 @@ static size_t digits(size_t n)
     return count;
 }
 
-/* head_size - bytes of the header that head_print makes */
+/* Return the size of the header that head_print writes. */
 static size_t head_size(const struct torture_plan *p)
 {
     size_t n = strlen(MAGIC_LINE) + 1;
@@ -109,14 +109,14 @@ static size_t head_size(const struct torture_plan *p)
     if (p->fate == TORTURE_LATER)
         n += strlen("not-before: 1732126121000000000\n");
     if (p->sized)
-        n += strlen("size: \n") + digits(p->body);
+        n += strlen("size: \n") + digit_count(p->body);
     if (p->unique)
-        n += strlen("unique: \n") + digits(p->number);
+        n += strlen("unique: \n") + digit_count(p->number);
     return n;
 }
 
-/* sizes - of header and body; what is fixed is their sum, or a byte less */
-static void sizes(struct torture_plan *p, bool headed, uint64_t h)
+/* Set the sizes of header and body, whose sum is fixed or one byte less. */
+static void sizes_set(struct torture_plan *p, bool headed, uint64_t h)
 {
     size_t room = headed ? terms.most - HEADER_ROOM : terms.most;
 
@@ -140,7 +140,8 @@ void torture_plan(uint64_t number, struct torture_plan *p)
     p->producer = (unsigned)(number % TORTURE_PRODUCERS);
     p->level = more >> 8 & 3;
     p->priority = priorities[p->level];
-    /* An eighth has a group, another one a header without a group. */
+    /* One message in eight has a group, another one a header without a
+     * group. */
     grouped = p->fate == TORTURE_LATER ? terms.most >= 2 * HEADER_ROOM
                                        : (more & 7) == 0;
     if (terms.plain || terms.grouped)
@@ -149,11 +150,12 @@ void torture_plan(uint64_t number, struct torture_plan *p)
     headed = grouped || ((more & 7) == 1 && !terms.plain) ||
              p->fate == TORTURE_LATER;
     p->sized = headed && more >> 12 & 1 && p->fate != TORTURE_LATER &&
-               !terms.plain; /* one is as long as the other */
-    /* Not a letter: with its key a replay needs room for a header. */
+               !terms.plain; /* all messages have the same size */
+    /* A message that dies is never unique: with its key, a replay would need
+     * room for a header. */
     p->unique = headed && !p->sized && !terms.plain && more >> 13 & 1 &&
                 p->fate != TORTURE_LATER && p->fate != TORTURE_DEAD;
-    sizes(p, headed, more >> 24);
+    sizes_set(p, headed, more >> 24);
 }
 
 /* later_ns - how long it waits */

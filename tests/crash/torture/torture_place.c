@@ -238,8 +238,8 @@ void place_power_cut(const struct torture *t)
         torture_die("the custody file: %s", strerror(errno));
     if (fd >= 0)
         close(fd);
-    (void)place_store(t, "UPDATE messages SET boot = 'another' WHERE state = 4 "
-                         "RETURNING 1");
+    (void)place_store(t,
+                      "UPDATE messages SET boot = 'another' WHERE state = 4");
 }
 
 size_t place_row(const struct torture *t, long long row, unsigned char *data)
@@ -281,7 +281,7 @@ void place_print_log(const struct torture *t)
     n = fread(text, 1, LOG_TAIL, f);
     text[n] = '\0';
     if (n)
-        fprintf(stderr, "torture: the end of what workers said:\n%s", text);
+        fprintf(stderr, "torture: the end of the workers' log:\n%s", text);
     fclose(f);
 }
 

@@ -60,8 +60,8 @@ static void points_read(struct points *all, const struct torture *t,
         torture_die("%s/%s: cannot be run", t->bins, program);
 }
 
-/* done - as often as was asked for, or as often as makes sense */
-static bool done(const struct torture *t, const struct point *p)
+/* Return true if the step was hit often enough. */
+static bool point_is_done(const struct torture *t, const struct point *p)
 {
     return p->hits >= t->options->hits || p->tries >= t->options->hits * TRIES;
 }
@@ -72,18 +72,18 @@ static void point_try(struct torture *t, struct point *p)
     p->hits += scene_play(t, p->name);
 }
 
-/* points_first - those of a queue that is just begun; nothing is in it */
+/* Kill at the steps that only a new queue passes. */
 static void points_first(struct torture *t, struct points *all)
 {
     for (size_t i = 0; i < all->count; i++)
-        while (scene_first(all->at[i].name) && !done(t, &all->at[i]) &&
+        while (scene_first(all->at[i].name) && !point_is_done(t, &all->at[i]) &&
                !torture_over(t)) {
             place_forget(t);
             point_try(t, &all->at[i]);
         }
 }
 
-/* points_round - each once, in another order each time; true: all are done */
+/* Try each step once, in random order. Return true if all are done. */
 static bool points_round(struct torture *t, struct points *all, unsigned *kills)
 {
     size_t from = torture_random(all->count);
@@ -92,7 +92,7 @@ static bool points_round(struct torture *t, struct points *all, unsigned *kills)
     for (size_t i = 0; i < all->count && !torture_over(t); i++) {
         struct point *p = &all->at[(from + i) % all->count];
 
-        if (done(t, p))
+        if (point_is_done(t, p))
             continue;
         all_done = false;
         point_try(t, p);

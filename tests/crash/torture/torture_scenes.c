@@ -98,12 +98,11 @@ static void strand_one(struct torture *t)
         letters_reboot(t);
 }
 
-/* Have the store believe that the clock was a second behind when the last
- * worker looked: the next one finds that somebody has set it forward. */
+/* Make the store believe that the clock was a second behind when the last
+ * worker looked, so that the next worker sees a clock that was set forward. */
 static void set_clock(struct torture *t)
 {
-    (void)place_store(t, "UPDATE clock SET ahead_ns = ahead_ns - 1000000000 "
-                         "RETURNING 1");
+    (void)place_store(t, "UPDATE clock SET ahead_ns = ahead_ns - 1000000000");
 }
 
 /* lose_memory - a worker that had taken nothing yet was killed, and its runtime
@@ -381,11 +380,12 @@ static const struct scene *scene_of(const char *point)
     return s;
 }
 
-/* scene_possible - what is in a file that somebody removed under a worker is in
- * that worker only until it has written it again: a kill before that loses it,
- * as docs/reliability.md says. --max-dead removes letters. No audit could tell
- * either from a fault. A broker has a test of its own (tests/e2e/amqp), and so
- * has a queue that is forgotten (tests/e2e/mqctl). */
+/* Return true unless a kill at the step may lose messages. If somebody removes
+ * a file under a worker, only the worker has its contents until the file is
+ * written again, so a kill loses them (docs/reliability.md). --max-dead removes
+ * letters. The audit could not distinguish either from a fault. Brokers and
+ * forgotten queues have tests of their own (tests/e2e/amqp,
+ * tests/e2e/mqctl). */
 bool scene_possible(const struct torture *t, const char *point)
 {
     static const char *const never[] = {"letters_drop_", "amqp_", "forward_",
@@ -398,6 +398,8 @@ bool scene_possible(const struct torture *t, const char *point)
         return t->kind == TORTURE_EXEC;
     if (strncmp(point, "stream_", 7) == 0)
         return t->kind == TORTURE_STREAM;
+    if (strncmp(point, "handler_", 8) == 0) /* the process of either kind */
+        return t->kind == TORTURE_EXEC || t->kind == TORTURE_STREAM;
     return true;
 }
 

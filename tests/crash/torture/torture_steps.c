@@ -37,9 +37,8 @@
 #include "tests/crash/torture/torture_feed.h"
 #include "tests/crash/torture/torture_tracer.h"
 
-#define ENDS 8  /* tries in a row that came to the end of the way */
-#define LEG  10 /* tries between two audits */
-/* Until a message that is delayed is due; a worker is started by then. */
+#define LEG 10 /* tries between two audits */
+/* Delay of delayed messages; a worker has started by then. */
 #define LATER_NS (200 * NS_PER_MS)
 
 /* Messages of a try, and which of them is the one. With fewer before it, the
@@ -75,12 +74,12 @@ struct job {
 
 /* ---- a try ---- */
 
-static unsigned messages(const struct torture *t)
+static unsigned message_count(const struct torture *t)
 {
     return t->options->calls ? MESSAGES_CALLS : MESSAGES;
 }
 
-/* messages_send - those of a try; numbers go on */
+/* Send the messages of a try; each try continues the numbers. */
 static void messages_send(const struct torture *t)
 {
     _Atomic uint64_t *sent = &t->world->producers[0].sent;
@@ -88,7 +87,7 @@ static void messages_send(const struct torture *t)
     unsigned char message[TORTURE_MOST];
     struct torture_plan plan;
 
-    for (unsigned i = 0; i < messages(t); i++) {
+    for (unsigned i = 0; i < message_count(t); i++) {
         size_t size;
 
         torture_plan(torture_number(0, atomic_load(sent)), &plan);
@@ -101,9 +100,9 @@ static void messages_send(const struct torture *t)
     mq_close(mq);
 }
 
-/* start - a worker that ends when there is nothing left to do; what waits for
- * its time in the store is due by then */
-static void start(struct torture *t, bool traced)
+/* Start a worker that exits when nothing is left to do. Delayed messages are
+ * due before its idle time is over. */
+static void worker_start_idle(struct torture *t, bool traced)
 {
     static const char *const idle[PATHS] = {
         [PATH_RETRY] = "--exit-when-idle=60ms",
@@ -171,7 +170,8 @@ static enum tracer_caught caught_at(const struct torture *t, struct tracer *tr)
     return tracer_catch(tr, t->options->calls ? NTH_CALLS : NTH);
 }
 
-/* steps_go - at most k of them; how many there were until the end (*end) */
+/* Let the thread run at most k steps. Return how many it made; *end: it reached
+ * the end. */
 static uint64_t steps_go(const struct torture *t, struct tracer *tr, uint64_t k,
                          bool *end)
 {
@@ -182,15 +182,15 @@ static uint64_t steps_go(const struct torture *t, struct tracer *tr, uint64_t k,
         return tracer_calls(tr, k, end);
     if (!t->options->changes)
         return tracer_step(tr, k, NULL, NULL, end);
-    changes_open(&changes, t, torture_number(0, sent - messages(t)),
-                 messages(t));
+    changes_open(&changes, t, torture_number(0, sent - message_count(t)),
+                 message_count(t));
     steps = tracer_changes(tr, k, changes_seen, &changes, end);
     changes_close(&changes);
     return steps;
 }
 
-/* kill_after - a worker's life: k steps from the message on; false: it was not
- * possible */
+/* Run a worker and kill it k steps after the message. Return false if that
+ * failed. */
 static bool kill_after(struct job *j, uint64_t k)
 {
     struct torture *t = j->t;
@@ -202,7 +202,7 @@ static bool kill_after(struct job *j, uint64_t k)
     if (t->options->path == PATH_RESUMED)
         recovered_start(t, 2);
     else
-        start(t, true);
+        worker_start_idle(t, true);
     caught = tracer_start(&tr, t->worker.pid);
     if (caught == TRACER_CAUGHT)
         caught = caught_at(t, &tr);
@@ -218,7 +218,16 @@ static bool kill_after(struct job *j, uint64_t k)
     steps = steps_go(t, &tr, k, &end);
     if (!t->options->calls || !end)
         tracer_kill(&tr);
-    t->sum.kills++;
+    if (tr.reaped && tr.status != 0) {
+        fprintf(stderr,
+                "torture: the worker ended after %" PRIu64 ", status "
+                "%x\n",
+                steps, (unsigned)tr.status);
+        place_print_log(t);
+        t->failed = true;
+        return false;
+    }
+    t->sum.kills += !tr.reaped;
     way_note(j->shared, steps, end);
     return true;
 }
@@ -254,8 +263,8 @@ static bool whole_finish(struct torture *t, bool ended)
            letters_again(t, (enum torture_path)t->options->path, ended);
 }
 
-/* kill_whole - a program is killed after k stops before and after its system
- * calls; one that recovers a slot, after its stores to that, too */
+/* Kill a program after k stops before and after its system calls. For a worker
+ * that recovers a slot, stores to the slot are stops as well. */
 static bool kill_whole(struct job *j, uint64_t k)
 {
     struct torture *t = j->t;
@@ -272,7 +281,9 @@ static bool kill_whole(struct job *j, uint64_t k)
         tracer_watch(&tr, place_slot(t));
     steps = tracer_calls(&tr, k, &end);
     if (!end && t->options->path != PATH_RECOVERED && tracer_shares(&tr)) {
-        fprintf(stderr, "torture: it shares memory: instructions matter\n");
+        fprintf(
+            stderr,
+            "torture: the program shares memory, so calls are not enough\n");
         t->failed = true;
     }
     if (!end)
@@ -283,14 +294,14 @@ static bool kill_whole(struct job *j, uint64_t k)
     return !t->failed;
 }
 
-/* recovers - the next worker, and those after it, bring all to an end */
-static bool recovers(struct torture *t)
+/* Run workers until all messages are settled. */
+static bool workers_recover(struct torture *t)
 {
     uint64_t end = clock_mono_ns() + tracer_limit_s() * NS_PER_S;
     int status;
 
     do {
-        start(t, false);
+        worker_start_idle(t, false);
         tracer_wait(t->worker.pid, &status);
         t->worker.pid = 0;
         if (status != 0) {
@@ -306,7 +317,7 @@ static bool recovers(struct torture *t)
     return !t->failed;
 }
 
-/* leg_audit - and which messages are of which kill, if something is wrong */
+/* Audit; if something is wrong, print which messages belong to which kill. */
 static void leg_audit(struct job *j)
 {
     struct torture *t = j->t;
@@ -317,8 +328,8 @@ static void leg_audit(struct job *j)
         fprintf(stderr,
                 "torture: %u messages from %" PRIu64
                 " on: killed after %" PRIu64 "\n",
-                messages(t), torture_number(0, j->first + i * messages(t)),
-                j->leg[i]);
+                message_count(t),
+                torture_number(0, j->first + i * message_count(t)), j->leg[i]);
     t->sum.legs++;
     j->tries = 0;
     j->first = atomic_load(&t->world->producers[0].sent);
@@ -330,7 +341,7 @@ static bool works_on_letters(uint64_t path)
            path == PATH_IMPORT || path == PATH_REPLAYED;
 }
 
-/* try_one - what handlers found wrong is told at once */
+/* Make one try. Faults that handlers found are printed at once. */
 static bool try_one(struct job *j, uint64_t k)
 {
     struct torture *t = j->t;
@@ -338,13 +349,13 @@ static bool try_one(struct job *j, uint64_t k)
     j->leg[j->tries++] = k;
     if (t->options->path < PATH_SEND)
         messages_send(t);
-    if (works_on_letters(t->options->path) && !recovers(t))
+    if (works_on_letters(t->options->path) && !workers_recover(t))
         return false;
     if (t->options->path == PATH_REPLAYED)
         letters_replay(t);
     if (!(t->options->path < PATH_WHOLE ? kill_after : kill_whole)(j, k))
         return false;
-    recovers(t);
+    workers_recover(t);
     if (t->failed || j->tries == LEG || atomic_load(&t->world->fault_count))
         leg_audit(j);
     return !t->failed;

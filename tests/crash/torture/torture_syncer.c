@@ -22,10 +22,9 @@
 #include "common/base/clock.h"
 #include "tests/crash/torture/torture.h"
 
-#define AT_ONCE 64   /* writes of one file before it is looked for again */
-#define WHOLE   1024 /* of how many one writes the file systems */
-#define FREE_NS \
-    (10 * NS_PER_US) /* a write that took less has written nothing */
+#define AT_ONCE 64   /* writes of one file before looking for it again */
+#define WHOLE   1024 /* one write in so many also writes the file systems */
+#define FREE_NS (10 * NS_PER_US) /* a faster write had nothing to write */
 #define IDLE_NS (5 * NS_PER_MS)
 #define ENDING  "/custody"
 

@@ -43,8 +43,8 @@ unsigned tracer_limit_s(void)
     return LIMIT_S * (unsigned)(times ? times : 1);
 }
 
-/* tracer_wait - the alarm of cli_interrupt_catch ends each call with EINTR once
- * the time is over, the signal of a person at once */
+/* Wait for a child. The alarm of cli_interrupt_catch ends the call with EINTR
+ * when the time is over, and an interrupt by the user ends it immediately. */
 pid_t tracer_wait(pid_t pid, int *status)
 {
     pid_t came;
@@ -54,7 +54,7 @@ pid_t tracer_wait(pid_t pid, int *status)
     if (came < 0)
         torture_die("waiting for a worker: %s",
                     cli_interrupt_seen() ? "interrupted"
-                    : errno == EINTR     ? "nothing happens any more"
+                    : errno == EINTR     ? "no event in time"
                                          : strerror(errno));
     alarm(0);
     return came;
@@ -155,8 +155,8 @@ enum tracer_caught tracer_start(struct tracer *tr, pid_t pid)
     return TRACER_CAUGHT;
 }
 
-/* next_stop - of the thread that is traced, or of any while it is not known
- * which that is; others run on. 0: the worker has ended. */
+/* Wait for a stop of the traced thread, or of any thread while tr->tid is 0;
+ * other threads are continued. Return 0 when the worker has exited. */
 static pid_t next_stop(struct tracer *tr, int *status)
 {
     for (;;) {
@@ -164,6 +164,7 @@ static pid_t next_stop(struct tracer *tr, int *status)
 
         if (!WIFSTOPPED(*status)) {
             tr->reaped = tid == tr->pid;
+            tr->status = *status;
             if (tr->reaped)
                 return 0;
         } else if (tr->tid == 0 || tid == tr->tid) {
@@ -197,8 +198,10 @@ static void object_find(pid_t pid, const char *object, uint64_t *begin,
         fclose(f);
 }
 
-/* returned - the thread has stopped as that call returned, and did not fail */
-static bool returned(struct tracer *tr, pid_t tid, int status, uint64_t number)
+/* Return true if the thread has stopped at the successful return of that system
+ * call. */
+static bool call_returned(struct tracer *tr, pid_t tid, int status,
+                          uint64_t number)
 {
     struct __ptrace_syscall_info info;
     bool inside = tid == tr->inside;
@@ -219,7 +222,7 @@ static bool returned(struct tracer *tr, pid_t tid, int status, uint64_t number)
     return inside && !info.exit.is_error;
 }
 
-/* stop_after - the thread that is the nth to come back from that call */
+/* Stop the thread that is the nth to return from that system call. */
 static enum tracer_caught stop_after(struct tracer *tr, uint64_t number,
                                      unsigned nth)
 {
@@ -229,7 +232,7 @@ static enum tracer_caught stop_after(struct tracer *tr, uint64_t number,
     tr->tid = 0;
     threads_each(tr, thread_watch);
     while ((tid = next_stop(tr, &status)) != 0) {
-        if (returned(tr, tid, status, number) && --nth == 0) {
+        if (call_returned(tr, tid, status, number) && --nth == 0) {
             tr->tid = tid;
             return TRACER_CAUGHT;
         }
@@ -306,8 +309,8 @@ static void words_watch(const struct tracer *tr, uint64_t slot)
     debug_set(tr, 7, 0x99990055);
 }
 
-/* receives - syscall(2) was called: with its first argument */
-static bool receives(const struct tracer *tr)
+/* Return true if the call of syscall(2) that begins here is mq_timedreceive. */
+static bool is_receive(const struct tracer *tr)
 {
     size_t at = offsetof(struct user, regs.rdi);
 
@@ -322,10 +325,10 @@ static void words_watch(const struct tracer *tr, uint64_t slot)
     (void)slot;
 }
 
-static bool receives(const struct tracer *tr)
+static bool is_receive(const struct tracer *tr)
 {
     (void)tr;
-    return false; /* the way ends where the caller's limit is */
+    return false; /* the limit of the caller ends the steps */
 }
 
 static uint64_t object_pass(struct tracer *tr, uint64_t n,
@@ -338,10 +341,11 @@ static uint64_t object_pass(struct tracer *tr, uint64_t n,
 }
 #endif
 
-/* instruction - one of the thread. Where it begins a call of an object that is
- * passed, the whole call, or `most` stops in it: *stops has how many there
- * were. *again: the way is at its end. False: the worker has ended. */
-static bool instruction(struct tracer *tr, uint64_t most, uint64_t *stops,
+/* Make one step of the thread. If it calls a function of the object to skip,
+ * let the whole call run, or `most` stops in it, and count them in *stops.
+ * *again: the thread is back at mq_timedreceive. Return false if the worker has
+ * exited. */
+static bool thread_step(struct tracer *tr, uint64_t most, uint64_t *stops,
                         uint64_t *ip, bool *again)
 {
     struct __ptrace_syscall_info info;
@@ -350,8 +354,9 @@ static bool instruction(struct tracer *tr, uint64_t most, uint64_t *stops,
 
     *stops = 0;
     do {
-        if (call(PTRACE_SINGLESTEP, tr->tid, signal) < 0 ||
-            !next_stop(tr, &status))
+        /* This fails if another thread has just ended the worker. */
+        (void)call(PTRACE_SINGLESTEP, tr->tid, signal);
+        if (!next_stop(tr, &status))
             return false;
         signal = signal_of(status);
     } while (signal || WSTOPSIG(status) == SIGSTOP);
@@ -360,16 +365,7 @@ static bool instruction(struct tracer *tr, uint64_t most, uint64_t *stops,
         info.instruction_pointer - tr->pass_from < tr->pass_to - tr->pass_from)
         *stops = object_pass(tr, most, &info);
     *ip = info.instruction_pointer;
-    *again = *ip == tr->after_ip || (*ip == tr->call_ip && receives(tr));
-    return true;
-}
-
-/* ended - the worker has, which is the end of a way where nothing else is */
-static bool ended(const struct tracer *tr, uint64_t steps)
-{
-    if (tr->call_ip == 0)
-        torture_die("the worker ended after %llu steps",
-                    (unsigned long long)steps);
+    *again = *ip == tr->after_ip || (*ip == tr->call_ip && is_receive(tr));
     return true;
 }
 
@@ -380,8 +376,8 @@ uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
 
     *again = false;
     while (steps < n && !*again) {
-        if (!instruction(tr, n - steps - 1, &stops, &ip, again)) {
-            *again = ended(tr, steps);
+        if (!thread_step(tr, n - steps - 1, &stops, &ip, again)) {
+            *again = true;
             break;
         }
         steps += 1 + stops;
@@ -411,8 +407,8 @@ uint64_t tracer_changes(struct tracer *tr, uint64_t n, tracer_look *look,
 
     *again = false;
     while (changes < n && !*again) {
-        if (!instruction(tr, n - changes, &stops, &ip, again)) {
-            *again = ended(tr, changes);
+        if (!thread_step(tr, n - changes, &stops, &ip, again)) {
+            *again = true;
             break;
         }
         changes += stops;
@@ -427,8 +423,8 @@ void tracer_watch(struct tracer *tr, uint64_t offset)
     tr->watched = offset;
 }
 
-/* watch - what was mapped is looked for as mmap has returned */
-static void watch(struct tracer *tr)
+/* Watch the slot as soon as an mmap of the custody file has returned. */
+static void slot_watch(struct tracer *tr)
 {
     struct __ptrace_syscall_info info;
     char path[64], line[512];
@@ -489,7 +485,7 @@ uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended)
             WSTOPSIG(status) == (SIGTRAP | 0x80) ||
             (tr->watches && status >> 16 == 0 && WSTOPSIG(status) == SIGTRAP);
         if (tr->watched && !tr->watches)
-            watch(tr);
+            slot_watch(tr);
     }
     return stops;
 }

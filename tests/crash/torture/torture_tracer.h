@@ -22,14 +22,17 @@
 
 struct tracer {
     pid_t pid, tid;    /* process; the thread that received */
-    pid_t inside;      /* thread that is in mq_timedreceive, 0: none */
-    uint64_t after_ip; /* where mq_timedreceive returns to */
-    uint64_t clock_ip; /* where clock_gettime does, 0: not seen yet */
-    uint64_t call_ip;  /* syscall(2), where tracer_catch_call was */
-    uint64_t pass_from, pass_to; /* what tracer_pass says */
-    uint64_t watched;            /* by tracer_watch, 0: nothing */
-    bool reaped;                 /* it has ended by itself */
-    bool maps, watches;          /* it is in mmap; it has mapped that */
+    pid_t inside;      /* thread that is in mq_timedreceive; 0: none */
+    uint64_t after_ip; /* address to which mq_timedreceive returns */
+    uint64_t clock_ip; /* address to which clock_gettime returns; 0: unknown */
+    uint64_t call_ip;  /* syscall(2) in the worker, after tracer_catch_call */
+    uint64_t pass_from, pass_to; /* addresses of the object to skip
+                                  * (tracer_pass) */
+    uint64_t watched;            /* offset for tracer_watch; 0: none */
+    int status;                  /* wait status of the worker */
+    bool reaped;                 /* the worker has exited by itself */
+    bool maps, watches;          /* the thread is in mmap; the slot is
+                                  * watched */
 };
 
 enum tracer_caught {

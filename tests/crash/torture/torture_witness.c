@@ -156,9 +156,10 @@ static _Atomic uint64_t *small_of(const char *id, size_t size, uint64_t *number)
 
 /* ---- notes ---- */
 
-/* fault - the first ones are kept */
-static void fault(enum torture_fault_kind kind, const struct torture_seen *s,
-                  uint64_t number, uint64_t record, uint64_t other)
+/* Record a fault; the first TORTURE_FAULTS are kept. */
+static void fault_record(enum torture_fault_kind kind,
+                         const struct torture_seen *s, uint64_t number,
+                         uint64_t record, uint64_t other)
 {
     unsigned i = atomic_fetch_add(&world->fault_count, 1);
 
@@ -174,8 +175,8 @@ static void fault(enum torture_fault_kind kind, const struct torture_seen *s,
         };
 }
 
-static void event(int what, uint64_t number, const struct torture_seen *s,
-                  unsigned attempt)
+static void event_record(int what, uint64_t number,
+                         const struct torture_seen *s, unsigned attempt)
 {
     uint64_t i =
         atomic_fetch_add_explicit(&world->event_count, 1, memory_order_relaxed);
@@ -210,7 +211,7 @@ static void first_note(void)
 
 /* ---- a delivery ---- */
 
-/* identify - which message it is; its record, NULL: none of ours */
+/* Find the record of a message; NULL: not a message of this run. */
 static _Atomic uint64_t *identify(const struct torture_seen *s,
                                   struct torture_plan *p)
 {
@@ -218,7 +219,7 @@ static _Atomic uint64_t *identify(const struct torture_seen *s,
     _Atomic uint64_t *record;
 
     if (what == TORTURE_WRONG) {
-        fault(TORTURE_CORRUPT, s, 0, 0, s->size);
+        fault_record(TORTURE_CORRUPT, s, 0, 0, s->size);
         return NULL;
     }
     if (s->size < TORTURE_TINY) {
@@ -227,9 +228,10 @@ static _Atomic uint64_t *identify(const struct torture_seen *s,
     }
     record = torture_record_of(world, p->number);
     if (!record)
-        fault(TORTURE_INVENTED, s, p->number, 0, world->base[p->producer]);
+        fault_record(TORTURE_INVENTED, s, p->number, 0,
+                     world->base[p->producer]);
     if (what == TORTURE_CUT && !s->inferred)
-        fault(TORTURE_SILENT_CUT, s, p->number, 0, s->size);
+        fault_record(TORTURE_SILENT_CUT, s, p->number, 0, s->size);
     if (record && what == TORTURE_CUT)
         atomic_fetch_or(record, (uint64_t)TORTURE_WAS_CUT << 32);
     return record;
@@ -261,7 +263,7 @@ static enum torture_fault_kind repeat_fault(const struct torture_record *r,
     return s->marked ? TORTURE_NO_FAULT : TORTURE_UNMARKED;
 }
 
-/* record_begin - one more delivery of it */
+/* Record one more delivery and return the record before it. */
 static struct torture_record record_begin(_Atomic uint64_t *record,
                                           const struct torture_seen *s,
                                           const struct torture_plan *p)
@@ -281,7 +283,7 @@ static struct torture_record record_begin(_Atomic uint64_t *record,
                    (s->marked ? TORTURE_MARKED : 0u);
     } while (!atomic_compare_exchange_weak(record, &word, torture_word(&r)));
     if (kind != TORTURE_NO_FAULT)
-        fault(kind, s, p->number, word, 0);
+        fault_record(kind, s, p->number, word, 0);
     return old;
 }
 
@@ -291,7 +293,7 @@ static uint64_t group_word(uint64_t number)
     return (uint64_t)generation << 48 | (number + 1);
 }
 
-/* group_begin - nobody else of this worker's is in it */
+/* Check that no other message of this worker is running in the group. */
 static void group_begin(const struct torture_seen *s,
                         const struct torture_plan *p)
 {
@@ -301,19 +303,19 @@ static void group_begin(const struct torture_seen *s,
     if (!name != !s->group ||
         (name && (strlen(name) != s->group_size ||
                   memcmp(name, s->group, s->group_size) != 0)))
-        fault(TORTURE_GROUP, s, p->number, 0, 0);
+        fault_record(TORTURE_GROUP, s, p->number, 0, 0);
     if (p->group < 0)
         return;
     other = atomic_exchange(&world->groups[p->group].running,
                             group_word(p->number));
     if (other && other >> 48 == (generation & 0xffff))
-        fault(TORTURE_GROUP_TWO, s, p->number, 0,
-              (other & ((UINT64_C(1) << 48) - 1)) - 1);
+        fault_record(TORTURE_GROUP_TWO, s, p->number, 0,
+                     (other & ((UINT64_C(1) << 48) - 1)) - 1);
 }
 
-/* group_end - nobody has entered it meanwhile; first ends come in order
- * The last number is noted before the record: a kill in between has the message
- * run again, and then it is the last one itself.
+/* Check that no other message has entered the group meanwhile, and that first
+ * ends come in order. The last number is stored before the record: after a kill
+ * in between, the message runs again and is then itself the last.
  */
 static void group_end(const struct torture_run *run, bool first)
 {
@@ -322,18 +324,19 @@ static void group_end(const struct torture_run *run, bool first)
     uint64_t mine = group_word(p->number);
     _Atomic uint64_t *last = &lane->last[p->producer][p->level];
     uint64_t before = atomic_load(last);
-    /* It has no place that follows from its number. */
+    /* The number does not determine the place of these messages. */
     bool late = p->fate == TORTURE_LATER ||
                 torture_record(atomic_load(run->record)).flags & TORTURE_TORN;
 
     if (!run->fails && first && !late && before > p->number + 1)
-        fault(TORTURE_GROUP_LATE, NULL, p->number, atomic_load(run->record),
-              before - 1);
+        fault_record(TORTURE_GROUP_LATE, NULL, p->number,
+                     atomic_load(run->record), before - 1);
     if (!run->fails && !late && before < p->number + 1)
         atomic_store(last, p->number + 1);
     if (!atomic_compare_exchange_strong(&lane->running, &mine, 0))
-        fault(TORTURE_GROUP_TWO, NULL, p->number, atomic_load(run->record),
-              (mine & ((UINT64_C(1) << 48) - 1)) - 1);
+        fault_record(TORTURE_GROUP_TWO, NULL, p->number,
+                     atomic_load(run->record),
+                     (mine & ((UINT64_C(1) << 48) - 1)) - 1);
 }
 
 /* early_ns - how long before its time it runs; nobody told it to run now */
@@ -361,13 +364,13 @@ void torture_begin(const struct torture_seen *s, struct torture_run *run)
     if (!run->record)
         return;
     if (p->priority != s->priority)
-        fault(TORTURE_PRIORITY, s, p->number, 0, s->priority);
+        fault_record(TORTURE_PRIORITY, s, p->number, 0, s->priority);
     if (early_ns(s) > EARLY_NS)
-        fault(TORTURE_EARLY, s, p->number, 0, early_ns(s));
-    event(TORTURE_BEGIN, p->number, s, s->attempt);
+        fault_record(TORTURE_EARLY, s, p->number, 0, early_ns(s));
+    event_record(TORTURE_BEGIN, p->number, s, s->attempt);
     group_begin(s, p);
     old = record_begin(run->record, s, p);
-    /* A letter that was sent again is done. */
+    /* A replayed letter is done. */
     if (p->fate != TORTURE_DEAD || !(old.flags & TORTURE_REPLAYED))
         run->fate = p->fate;
     if (p->fate == TORTURE_DEAD && old.flags & TORTURE_MAY_REPEAT)
@@ -394,8 +397,8 @@ void torture_end(const struct torture_run *run)
         return;
     word = atomic_load(run->record);
     r = torture_record(word);
-    event(run->fails ? TORTURE_FAIL : TORTURE_END, run->plan.number, NULL,
-          r.attempt);
+    event_record(run->fails ? TORTURE_FAIL : TORTURE_END, run->plan.number,
+                 NULL, r.attempt);
     if (run->plan.group >= 0)
         group_end(run, r.ends == 0 && !(r.flags & TORTURE_MAY_REPEAT));
     do {
@@ -410,5 +413,5 @@ void torture_end(const struct torture_run *run)
     } while (
         !atomic_compare_exchange_weak(run->record, &word, torture_word(&r)));
     if (torture_record(word).generation != generation)
-        fault(TORTURE_BESIDE, NULL, run->plan.number, word, 0);
+        fault_record(TORTURE_BESIDE, NULL, run->plan.number, word, 0);
 }

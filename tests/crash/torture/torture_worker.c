@@ -63,20 +63,20 @@ static void log_to(const struct torture *t)
     closefrom(3);
 }
 
-/* become - in the child */
-static _Noreturn void become(struct torture *t, const char **argv,
-                             const char *kill_at)
+/* Turn the child into the program. */
+static _Noreturn void program_exec(struct torture *t, const char **argv,
+                                   const char *kill_at)
 {
     char number[16];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* A shell ignores these two in what it starts in the background. */
+    /* A shell ignores these two signals in background processes. */
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     snprintf(number, sizeof number, "%u", t->worker.generation);
     setenv(TORTURE_WORLD, t->file, 1);
     setenv(TORTURE_GENERATION, number, 1);
-    /* What is killed while it is looked through for leaks would complain. */
+    /* A program that is killed during its leak check would complain. */
     setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
     if (kill_at)
         setenv("MQW_KILL_AT", kill_at, 1);
@@ -162,7 +162,7 @@ void worker_start(struct torture *t, const char *kill_at,
     if (t->worker.pid < 0)
         torture_die("fork: %s", strerror(errno));
     if (t->worker.pid == 0)
-        become(t, argv, kill_at);
+        program_exec(t, argv, kill_at);
     syncer_follow(t);
 }
 
@@ -257,7 +257,7 @@ pid_t program_start(struct torture *t, const char *kill_at,
     arguments_add(argv, 1, arguments + 1);
     pid = fork();
     if (pid == 0)
-        become(t, argv, kill_at);
+        program_exec(t, argv, kill_at);
     if (pid < 0)
         torture_die("fork: %s", strerror(errno));
     return pid;
