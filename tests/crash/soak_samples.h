@@ -56,7 +56,7 @@ static inline long series_median(const struct series *s, size_t from, size_t n)
     return part[(n - 1) / 2];
 }
 
-static inline bool grows(const struct series *s)
+static inline bool series_grows(const struct series *s)
 {
     size_t warm = s->n / 4, each = (s->n - warm) / SOAK_PARTS;
 
@@ -70,15 +70,15 @@ static inline bool grows(const struct series *s)
     return true;
 }
 
-/* series_flat - it is told, whole where it grows, and has to be flat */
+/* Print a series and expect it not to grow; if it does, print every value. */
 static inline void series_flat(const struct series *s)
 {
     printf("soak: %s: %ld to %ld, %ld at the end\n", s->name,
            series_median(s, s->n / 4, (s->n - s->n / 4) / 4),
            series_median(s, s->n - s->n / 4, s->n / 4), s->at[s->n - 1]);
-    for (size_t i = 0; grows(s) && i < s->n; i++)
+    for (size_t i = 0; series_grows(s) && i < s->n; i++)
         fprintf(stderr, "%ld%s", s->at[i], i + 1 < s->n ? " " : "\n");
-    cr_expect_not(grows(s), "%s: grows", s->name);
+    cr_expect_not(series_grows(s), "%s grows", s->name);
 }
 
 /* soak_status - KiB, or threads, of a line in /proc/PID/status */

@@ -29,8 +29,8 @@ static unsigned from_environment(const char *name, unsigned preset)
     return text && text[0] ? (unsigned)strtoul(text, NULL, 10) : preset;
 }
 
-/* seeded - the seed of this run, told */
-static unsigned seeded(void)
+/* Seed the random numbers and print the seed. */
+static unsigned seed_random(void)
 {
     unsigned seed = from_environment("SEED", arc4random());
 
@@ -93,7 +93,7 @@ Test(groups_kill, order_holds_and_nothing_is_lost_under_full_load)
                                     .each = 50,
                                     .block = 16,
                                     .high_in = 5,
-                                    .seed = seeded()};
+                                    .seed = seed_random()};
     size_t all = (size_t)plan.groups * plan.each;
     const char *q = harness_queue(0, 0);
 
@@ -111,8 +111,8 @@ Test(groups_kill, order_holds_and_nothing_is_lost_under_full_load)
     finish(w, q, all);
 }
 
-/* One head fails until the end; kills come while the rest moves to the store,
- * while it waits there, and while it comes back. */
+/* One head fails until the end. Kills come while the other messages move to the
+ * store, wait there and come back. */
 Test(groups_kill, order_holds_while_messages_are_parked_and_come_back)
 {
     enum { EACH = 300, ROUNDS = 8 };
@@ -121,7 +121,7 @@ Test(groups_kill, order_holds_while_messages_are_parked_and_come_back)
                                     .each = EACH,
                                     .block = 3,
                                     .high_in = 6,
-                                    .seed = seeded()};
+                                    .seed = seed_random()};
     const char *q = harness_queue(0, 0);
     struct harness_process *w;
 

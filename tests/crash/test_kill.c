@@ -219,13 +219,13 @@ struct tally {
     uint8_t letters[PRODUCERS * NUMBERS];
 };
 
-/* delivery_check - a delivery that is not the first says so: it is marked, or
- * it is the next attempt after one that failed */
+/* Check a delivery against the one before: it must be marked, or be the next
+ * attempt after a failed one. */
 static void delivery_check(const struct note *s, const struct note *before,
                            bool failed)
 {
     if (!before) {
-        cr_assert_eq(s->attempt, 1, "%s starts with attempt %u", s->key,
+        cr_assert_eq(s->attempt, 1, "the first attempt of %s is %u", s->key,
                      s->attempt);
         return;
     }
@@ -236,22 +236,22 @@ static void delivery_check(const struct note *s, const struct note *before,
         cr_assert_eq(s->attempt, before->attempt, "%s: attempt %u after %u",
                      s->key, s->attempt, before->attempt);
     cr_assert(s->redelivered || s->attempt > before->attempt,
-              "%s was repeated and did not say so (delivery %s after %s)",
-              s->key, s->delivery, before->delivery);
+              "%s was repeated without a mark (delivery %s after %s)", s->key,
+              s->delivery, before->delivery);
 }
 
-/* content_check - whole, or cut where the kill came before the length was
- * noted: then it says so, and only what the fill looks like is missing */
+/* Check a body. A kill before the length was noted may cut bytes that look like
+ * the fill of a slot; such a message is marked as inferred. */
 static void content_check(const struct note *s, struct tally *t)
 {
-    cr_assert_neq(s->check, KILL_WRONG, "%s came corrupt", s->key);
+    cr_assert_neq(s->check, KILL_WRONG, "%s arrived corrupt", s->key);
     cr_assert(s->check == KILL_WHOLE || s->inferred,
-              "%s was cut short and did not say so", s->key);
+              "%s was cut short without a mark", s->key);
     t->inferred += s->inferred != 0;
     t->cut += s->check == KILL_CUT;
 }
 
-/* message_check - all notes of one message, in order of time */
+/* Check all notes of one message, in order of time. */
 static void message_check(const struct note *n, size_t count, struct tally *t)
 {
     const struct note *run = NULL;
@@ -269,14 +269,14 @@ static void message_check(const struct note *n, size_t count, struct tally *t)
             continue;
         }
         cr_assert(run && strcmp(run->delivery, n[i].delivery) == 0,
-                  "%s: process %d of delivery %s lived on beside delivery %s",
+                  "%s: process %d of delivery %s ran on beside delivery %s",
                   n[i].key, n[i].pid, n[i].delivery,
                   run ? run->delivery : "none");
         failed |= n[i].what == 'E' && n[i].status == 1;
         final |= n[i].what == 'E' && n[i].status != 1;
         t->discarded += n[i].what == 'E' && n[i].status == KILL_EXIT_DISCARD;
     }
-    cr_assert(final, "%s was never brought to an end", n[0].key);
+    cr_assert(final, "%s was never settled", n[0].key);
 }
 
 /* message_count - which message that was; each must have been sent */
@@ -311,11 +311,11 @@ static void notes_audit(const struct notes *n, struct tally *t)
                       p * NUMBERS + i);
     for (unsigned i = 0; i < KILL_TINY; i++)
         cr_assert_eq(t->tiny[i], atomic_load(&producers->tiny[i]),
-                     "of %u messages of %u bytes %u came",
+                     "of %u messages of %u bytes, %u arrived",
                      atomic_load(&producers->tiny[i]), i, t->tiny[i]);
 }
 
-/* letter_check - one row of the store */
+/* Check one row of the store. */
 static void letter_check(const char *data, size_t size, bool inferred,
                          struct tally *t)
 {
@@ -328,8 +328,8 @@ static void letter_check(const char *data, size_t size, bool inferred,
                       &number);
     cr_assert(what == KILL_WHOLE || (what == KILL_CUT && inferred),
               "a letter is corrupt");
-    cr_assert_eq(kill_exit(number, 1), KILL_EXIT_DEAD, "n%u is not to be dead",
-                 number);
+    cr_assert_eq(kill_exit(number, 1), KILL_EXIT_DEAD,
+                 "n%u should not have died", number);
     cr_assert_eq(t->letters[number]++, 0, "n%u died twice", number);
     t->dead++;
 }
@@ -372,7 +372,7 @@ static bool is_of_test(const char *pid)
     return memmem(env, size, wanted, strlen(wanted)) != NULL;
 }
 
-/* nobody_left - all have ended, those that were cut off as well */
+/* Check that no process is left, not even of killed workers. */
 static void no_process_left(void)
 {
     DIR *proc = opendir("/proc");
@@ -381,7 +381,7 @@ static void no_process_left(void)
     cr_assert(proc);
     while ((e = readdir(proc)))
         if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
-            cr_assert_not(is_of_test(e->d_name), "process %s lives on",
+            cr_assert_not(is_of_test(e->d_name), "process %s is still running",
                           e->d_name);
     closedir(proc);
 }

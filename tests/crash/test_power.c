@@ -10,13 +10,13 @@
 #include "tests/harness/harness.h"
 
 #define LIMIT_MS 300000
-#define LOST     "a commit that was promised is not there"
+#define LOST     "a commit that had returned is missing"
 
 TestSuite(power, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
-/* cut - a run to its end; its status as of harness_wait, and what it found on
- * stderr */
-static int cut(const char *const *argv, const char **found)
+/* Run the program to its end. Return its status, as harness_wait does, and its
+ * stderr in *found. */
+static int power_run(const char *const *argv, const char **found)
 {
     struct harness_process *p =
         harness_start(&(struct harness_spec){.argv = argv});
@@ -31,9 +31,10 @@ static int cut(const char *const *argv, const char **found)
 Test(power, cut_at_points_of_a_run_loses_nothing_that_was_promised)
 {
     const char *found;
-    int status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--states",
-                                  "300", "--worker-every", "10"),
-                     &found);
+    int status =
+        power_run(HARNESS_LIST(harness_handler("../crash/power"), "--states",
+                               "300", "--worker-every", "10"),
+                  &found);
 
     cr_assert_eq(status, 0, "status %d: %s", status, found);
 }
@@ -42,10 +43,11 @@ Test(power, syncs_that_are_left_out_are_found_and_found_again)
 {
     const char *kept = harness_path("kept"), *found, *at;
     char seed[24], point[24], line[160];
-    int status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--states",
-                                  "300", "--worker-every", "0", "--drop",
-                                  "store.db-wal", "--keep", kept),
-                     &found);
+    int status =
+        power_run(HARNESS_LIST(harness_handler("../crash/power"), "--states",
+                               "300", "--worker-every", "0", "--drop",
+                               "store.db-wal", "--keep", kept),
+                  &found);
 
     cr_assert_eq(status, 1, "status %d: %s", status, found);
     cr_assert(strstr(found, LOST), "%s", found);
@@ -56,11 +58,11 @@ Test(power, syncs_that_are_left_out_are_found_and_found_again)
     snprintf(line, sizeof line, "--seed %s --point %s: " LOST, seed, point);
     cr_assert(strstr(found, line), "%s", found);
 
-    status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
-                              kept, "--seed", seed, "--point", point),
-                 &found);
-    cr_assert_eq(status, 1, "the same state again: status %d: %s", status,
-                 found);
+    status =
+        power_run(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
+                               kept, "--seed", seed, "--point", point),
+                  &found);
+    cr_assert_eq(status, 1, "replay: status %d: %s", status, found);
     cr_assert(strstr(found, line), "%s", found);
 }
 
@@ -78,9 +80,10 @@ Test(power, a_record_that_is_cut_short_is_said)
                     kept, strlen(kept));
     cr_assert_eq(ftruncate(trace.fd, lseek(trace.fd, 0, SEEK_END) - 1), 0);
 
-    status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
-                              kept, "--seed", "1", "--point", "1"),
-                 &found);
+    status =
+        power_run(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
+                               kept, "--seed", "1", "--point", "1"),
+                  &found);
     cr_assert_eq(status, 70, "status %d: %s", status, found);
     cr_assert(strstr(found, "record 1 is cut short"), "%s", found);
 }

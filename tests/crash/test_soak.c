@@ -49,16 +49,16 @@ static struct soak {
     const char *queue;
     struct harness_process *worker;
     struct web page;
-    int stream; /* events of the page, open all the time */
+    int stream; /* connection that reads the events of the page */
     unsigned long sent, cancelled, letters_gone;
-    unsigned long cancelled_before; /* the worker began */
+    unsigned long cancelled_before; /* before this worker */
     unsigned long runs, repeats, marked;
-    unsigned long died, told; /* deaths, by counters and by lines of the log */
-    unsigned long full;       /* disks that the worker told were full */
+    unsigned long died, logged; /* deaths: in the counters; in the log */
+    unsigned long full;         /* times that the log reported a full disk */
     unsigned workers;
     const char *leak;
     long days;
-    long began_at, ended_at; /* read so far, of the ledger */
+    long began_at, ended_at; /* position in the notes of the plugin */
     struct entry *entries;
     struct series memory, descriptors, threads, wal, store, files, groups;
     struct series page_memory, page_descriptors, page_threads;
@@ -80,8 +80,8 @@ static bool is_letter(unsigned long n)
     return n % 100 == 0;
 }
 
-/* ledger_read - what came since the last time; nobody is killed, so nothing may
- * begin twice with one attempt but a letter that was sent again */
+/* Read the new notes. No worker is killed, so only a replayed letter may start
+ * the same attempt twice. */
 static void ledger_read(void)
 {
     unsigned long n, attempt, redelivered;
@@ -91,7 +91,7 @@ static void ledger_read(void)
         cr_assert_eq(sscanf(line, "%lu %lu %lu", &n, &attempt, &redelivered),
                      3);
         cr_assert(attempt > 0 && attempt < 32, "%s", line);
-        cr_assert(!entry(n)->cancelled, "%lu was cancelled, and ran", n);
+        cr_assert(!entry(n)->cancelled, "%lu was cancelled and ran", n);
         soak.runs++;
         if (entry(n)->attempts & 1U << attempt && !is_letter(n)) {
             soak.repeats++;
@@ -138,8 +138,8 @@ static const char rotation[] =
     "echo \"\"$1\"/log { rotate 1\n missingok\n copytruncate\n }\" >rotate\n"
     "logrotate --force --state \"$1\"/rotated rotate";
 
-/* log_rotate - while nobody writes to it; each line is in a part of it, and the
- * next one is at the beginning of the next */
+/* Rotate the log while nothing writes to it, and count lines of the part that
+ * was rotated out. */
 static void log_rotate(void)
 {
     struct harness_result r =
@@ -150,7 +150,7 @@ static void log_rotate(void)
     cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
     text = harness_read("log.1", &size);
     cr_assert_null(memchr(text, '\0', size), "a hole in the log");
-    soak.told += harness_lines_with("log.1", "event=dead ");
+    soak.logged += harness_lines_with("log.1", "event=dead ");
     soak.full += harness_lines_with("log.1", "event=store_cannot_write") > 0;
 }
 
@@ -168,8 +168,8 @@ static void clock_set(long seconds)
 
 #define mqsend(...) cr_assert_eq(harness_run("mqsend", __VA_ARGS__).status, 0)
 
-/* batch - the next n numbers, with a group or without */
-static void batch(unsigned n, const char *group)
+/* Send the next n messages, with a group or without. */
+static void send_batch(unsigned n, const char *group)
 {
     char lines[BATCH * 12];
     size_t size = 0;
@@ -190,8 +190,8 @@ static void batch(unsigned n, const char *group)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* delayed - the next number, for tomorrow, while nothing else waits; its id */
-static const char *delayed(void)
+/* Send a message for tomorrow and wait until it is stored; return its id. */
+static const char *send_delayed(void)
 {
     static char id[32];
     char body[16];
@@ -206,16 +206,16 @@ static const char *delayed(void)
     return id;
 }
 
-/* delays - one is cancelled, one has to run now */
-static void delays(void)
+/* Cancel one delayed message and run another one now. */
+static void use_delays(void)
 {
-    const char *id = delayed();
+    const char *id = send_delayed();
 
     (void)ctl_out("cancel", "-q", soak.queue, id);
     entry(soak.sent)->cancelled = true;
     soak.cancelled++;
     harness_until(ctl_number(soak.queue, "waiting") == 0, REST_MS);
-    id = delayed();
+    id = send_delayed();
     (void)ctl_out("run-now", "-q", soak.queue, id);
 }
 
@@ -246,7 +246,7 @@ static void wal_empty(void)
     cr_assert_eq(wal_kib(), 0);
 }
 
-/* letter_near - the next HELD numbers have a letter among them */
+/* Send messages until one of the next HELD ones will die. */
 static void send_until_letter(void)
 {
     unsigned long before = soak.sent % 100;
@@ -254,17 +254,18 @@ static void send_until_letter(void)
     while (before + HELD < 100) {
         unsigned n = (unsigned)(100 - HELD - before);
 
-        batch(n < BATCH ? n : BATCH, NULL);
+        send_batch(n < BATCH ? n : BATCH, NULL);
         before = soak.sent % 100;
     }
     harness_until(is_at_rest(), REST_MS);
 }
 
-/* disk - it is full while messages fail; what is not taken has room in the
- * queue. A short delay is spent in custody, and a -wal that was there has room
- * for some commits, so the worker notices it on the days on which a letter has
- * to be written to one that is empty: few, as its size is compared. */
-static void disk(void)
+/* Fill the disk while messages fail; they all have room in the queue. Short
+ * delays are spent in custody, and an existing -wal has room for some commits,
+ * so the worker notices a full disk only if a letter must be written to an
+ * empty -wal. That is done on few days, because the size of the -wal is
+ * compared. */
+static void fill_disk(void)
 {
     bool noticed = soak.days % 16 == 1;
 
@@ -273,7 +274,7 @@ static void disk(void)
         wal_empty();
     }
     disk_fill();
-    batch(HELD, NULL);
+    send_batch(HELD, NULL);
     harness_until(noticed
                       ? harness_lines_with("log", "event=store_cannot_write")
                       : harness_queue_length(soak.queue) == 0 ||
@@ -282,16 +283,16 @@ static void disk(void)
     disk_free();
 }
 
-/* removed - the worker makes the queue again */
-static void removed(void)
+/* Remove the queue; the worker creates it again. */
+static void remove_queue(void)
 {
     cr_assert_eq(mq_unlink(soak.queue), 0);
     harness_until(harness_queue_length(soak.queue) >= 0, REST_MS);
-    batch(BATCH, NULL);
+    send_batch(BATCH, NULL);
 }
 
-/* reload - all that can be set is set to what it is, at once */
-static void reload(void)
+/* Set all settings in one command to the values that they have. */
+static void set_all(void)
 {
     json_t *o = ctl_status(soak.queue), *value;
     const char *argv[64] = {"mqctl", "set", "--state-dir", harness_state_dir(),
@@ -317,15 +318,15 @@ static void reload(void)
     json_decref(o);
 }
 
-/* steered - cap down, pause, resume, cap up, live settings */
-static void steered(void)
+/* Lower the cap, pause, resume, raise the cap, change settings. */
+static void steer(void)
 {
-    reload();
+    set_all();
     (void)ctl_out("set", soak.queue, "max-concurrency=2", "timeout=30s");
-    batch(BATCH, NULL);
+    send_batch(BATCH, NULL);
     harness_until(harness_queue_length(soak.queue) == 0, REST_MS);
     (void)ctl_out("pause", soak.queue);
-    batch(HELD, NULL);
+    send_batch(HELD, NULL);
     (void)ctl_out("resume", soak.queue);
     (void)ctl_out("set", soak.queue, "max-concurrency=8", "timeout=1m");
 }
@@ -334,8 +335,8 @@ static void steered(void)
     harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \
                 soak.queue, __VA_ARGS__)
 
-/* tools - letters are read, sent again and discarded */
-static void tools(void)
+/* List, replay and discard letters. */
+static void use_letters(void)
 {
     long long letters = turns_rows(soak.queue, "state = 3");
 
@@ -350,8 +351,8 @@ static void tools(void)
     soak.letters_gone += (unsigned long)letters;
 }
 
-/* look - at each view of the page, and what its stream has to say */
-static void look(void)
+/* Load each view of the page and read its events. */
+static void view_page(void)
 {
     char text[4096];
 
@@ -387,22 +388,23 @@ static void samples_take(void)
     series_add(&soak.page_threads, soak_threads(p));
 }
 
-/* day - all of one; the clock goes ahead, and each fifth day back by more than
- * an hour */
-static void day(void)
+/* Run one day. The clock goes ahead, and on each fifth day back by more than an
+ * hour. */
+static void run_day(void)
 {
-    static void (*const events[])(void) = {tools, disk, removed, steered};
+    static void (*const events[])(void) = {use_letters, fill_disk, remove_queue,
+                                           steer};
     char group[32];
 
     clock_set(soak.days * DAY_S - (soak.days % 5 == 3 ? 5400 : 0));
     snprintf(group, sizeof group, "day %ld", soak.days);
-    batch(BATCH, NULL);
-    batch(GROUP, group);
+    send_batch(BATCH, NULL);
+    send_batch(GROUP, group);
     harness_until(is_at_rest(), REST_MS);
-    delays();
+    use_delays();
     harness_until(is_at_rest(), REST_MS);
     events[soak.days % 4]();
-    look();
+    view_page();
     harness_until(is_at_rest(), REST_MS);
     log_rotate();
     ledger_read();
@@ -418,7 +420,7 @@ static void day(void)
         .name = (what), .grain = (step) \
     }
 
-/* series_begin - of a worker that has just begun, and of the page */
+/* Start all series, for a new worker and for the page. */
 static void series_begin(void)
 {
     soak.memory = SERIES("memory of the worker, KiB", MEMORY_KIB);
@@ -427,7 +429,7 @@ static void series_begin(void)
     soak.wal = SERIES("-wal, KiB", WAL_KIB);
     soak.store = SERIES("store, KiB", STORE_KIB);
     soak.files = SERIES("files of the queue", 0);
-    soak.groups = SERIES("groups that are known", 0);
+    soak.groups = SERIES("known groups", 0);
     soak.page_memory = SERIES("memory of the page, KiB", MEMORY_KIB);
     soak.page_descriptors = SERIES("descriptors of the page", 0);
     soak.page_threads = SERIES("threads of the page", 1);
@@ -458,12 +460,12 @@ static void worker_end(void)
     log_rotate();
 }
 
-/* restarted - by another worker, while some wait and some run; the page stays.
- * None is delayed: a row of a worker whose clock was set is off by that much
- * for the next one (docs/design/lifecycle.md). */
-static void restarted(void)
+/* Restart the worker while messages wait and run; the page stays. No message is
+ * delayed: after the clock of a worker was set, its rows would be due that much
+ * too early or late for the next worker (docs/design/lifecycle.md). */
+static void restart(void)
 {
-    batch(HELD, NULL);
+    send_batch(HELD, NULL);
     worker_end();
     worker_begin();
 }
@@ -492,7 +494,7 @@ static void soak_start(const char *leak)
     cr_assert(strstr(web_read(soak.stream, "\n\n")->text, "event: hello"));
 }
 
-/* audit - each number has its one end */
+/* Check that each message ended once. */
 static void audit(void)
 {
     unsigned long dead = (unsigned long)turns_rows(soak.queue, "state = 3");
@@ -509,8 +511,8 @@ static void audit(void)
     cr_expect_eq(dead + soak.letters_gone, letters, "%lu + %lu letters of %lu",
                  dead, soak.letters_gone, letters);
     cr_expect_eq(soak.repeats, soak.marked);
-    cr_expect_eq(soak.told, soak.died, "%lu deaths, %lu lines of the log",
-                 soak.died, soak.told);
+    cr_expect_eq(soak.logged, soak.died, "%lu deaths, %lu lines of the log",
+                 soak.died, soak.logged);
     cr_expect_gt(soak.full, 0, "no disk was full");
     printf("soak: %ld days, %u workers, %lu messages, each with one end; %lu "
            "deliveries, %lu repeats, %lu cancelled, %lu letters, %lu full "
@@ -546,11 +548,11 @@ static void soak_end(void)
     free(soak.entries);
 }
 
-/* span - so many days of one worker, or until then */
-static void span(long days, uint64_t end_ms)
+/* Run days with one worker, at most until `end_ms`. */
+static void run_days(long days, uint64_t end_ms)
 {
     for (long i = 0; i < days && harness_now_ms() < end_ms; i++)
-        day();
+        run_day();
 }
 
 Test(soak, nothing_grows_and_each_message_has_one_end)
@@ -561,32 +563,32 @@ Test(soak, nothing_grows_and_each_message_has_one_end)
 
     soak_start(NULL);
     do {
-        span(seconds ? SPAN_DAYS : SHORT_DAYS, end_ms);
+        run_days(seconds ? SPAN_DAYS : SHORT_DAYS, end_ms);
         held_flat();
-        restarted();
-        span(1, UINT64_MAX);
+        restart();
+        run_days(1, UINT64_MAX);
     } while (seconds && harness_now_ms() < end_ms && soak.days < SOAK_DAYS);
     worker_end();
     audit();
     soak_end();
 }
 
-/* A test of the test: one descriptor for each message that is done. */
+/* The test must find a leak of one descriptor for each message. */
 Test(soak, descriptors_that_are_kept_are_found)
 {
     soak_start("LEDGER_KEEPS=1");
     for (; soak.days < LEAK_DAYS; soak.days++) {
-        batch(5, NULL);
+        send_batch(5, NULL);
         harness_until(is_at_rest(), REST_MS);
         samples_take();
     }
-    cr_expect(grows(&soak.descriptors));
-    cr_expect_not(grows(&soak.threads));
+    cr_expect(series_grows(&soak.descriptors));
+    cr_expect_not(series_grows(&soak.threads));
     worker_end();
     soak_end();
 }
 
-/* What is no growth: a step, a tooth, a level. */
+/* A step, a sawtooth and a constant are not growth. */
 Test(soak, only_what_goes_on_growing_is_growth)
 {
     static const struct {
@@ -605,6 +607,6 @@ Test(soak, only_what_goes_on_growing_is_growth)
 
         *s = (struct series){.n = 16};
         memcpy(s->at, cases[i].at, sizeof cases[i].at);
-        cr_expect_eq(grows(s), cases[i].grows, "%zu", i);
+        cr_expect_eq(series_grows(s), cases[i].grows, "%zu", i);
     }
 }

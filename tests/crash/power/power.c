@@ -51,7 +51,7 @@ struct known {
 static struct known known[POWER_NUMBERS];
 static struct dump *dumps;
 static size_t dump_count;
-static unsigned long marked, again, workers, failures, hashes_met;
+static unsigned long marked, repeats, workers, failures, hashes_met;
 
 /* log_show - what a program said */
 static void log_show(const char *of)
@@ -165,14 +165,14 @@ static const char *runs_check(bool ran[POWER_NUMBERS], unsigned *number)
         if (sscanf(line, "B %u %u %u", number, &attempt, &mark) != 3)
             continue;
         k = &known[*number];
-        again += k->attempt != 0;
+        repeats += k->attempt != 0;
         marked += mark;
         if (ran[*number] && !wrong)
             wrong = "ran twice after the power cut";
         else if (k->cancelled && !wrong)
-            wrong = "was cancelled, and runs";
+            wrong = "was cancelled and runs";
         else if (k->attempt >= attempt && !mark && !wrong)
-            wrong = "runs again and does not say so";
+            wrong = "runs again without a mark";
         ran[*number] = true;
         if (wrong)
             break;
@@ -187,7 +187,7 @@ static bool is_dead(const struct power_row *row)
     return row->state == POWER_LETTER || row->state == POWER_SENT;
 }
 
-/* rows_check - what waited has run, what was dead is */
+/* Check that waiting messages have run and dead ones are letters. */
 static const char *rows_check(const struct power_content *before,
                               const bool ran[POWER_NUMBERS], unsigned *number)
 {
@@ -200,9 +200,9 @@ static const char *rows_check(const struct power_content *before,
     for (size_t i = 0; i < after.count; i++) {
         *number = after.rows[i].number;
         if (after.rows[i].state != POWER_LETTER)
-            return "waits still";
+            return "is still waiting";
         if (known[*number].discarded)
-            return "was discarded, and is a letter";
+            return "was discarded and is a letter";
         letter[*number] = true;
     }
     for (size_t i = 0; i < before->count; i++)
@@ -212,16 +212,17 @@ static const char *rows_check(const struct power_content *before,
         bool dead = is_dead(row);
 
         *number = row->number;
-        /* One that is replayed, and waits in the spool, ends from there. */
+        /* A letter that is being replayed and waits in the spool runs from
+         * there. */
         if (dead && !letter[*number] && !(waits[*number] && ran[*number]))
-            return "was a letter, and is none";
+            return "was a letter and is none now";
         if (!dead && !row->cancelled && !ran[*number])
-            return "waited, and did not run";
+            return "was waiting and did not run";
     }
     return NULL;
 }
 
-static int removed(const char *path)
+static int folder_remove(const char *path)
 {
     char command[200];
 
@@ -262,7 +263,7 @@ static void worker_audit(const struct power_content *before, unsigned long seed,
              getenv("MQW_HANDLERS"));
     argv[11] = plugin;
     unlink(place.witness);
-    if (removed(place.memory) != 0 || mkdir(place.memory, 0700) < 0)
+    if (folder_remove(place.memory) != 0 || mkdir(place.memory, 0700) < 0)
         power_fail("%s", place.memory);
     status =
         power_end(power_start(&place, argv, "plugins/clock_shift.so", "worker"),
@@ -270,7 +271,7 @@ static void worker_audit(const struct power_content *before, unsigned long seed,
     workers++;
     if (status != 0) {
         number = (unsigned)status;
-        wrong = "the worker does not start, or ends so";
+        wrong = "the worker exited with this status";
     }
     if (!wrong)
         wrong = runs_check(ran, &number);
@@ -310,7 +311,7 @@ static void state_audit(const struct power_disk *d, unsigned long seed,
         return;
     }
     if (!version_legal(point, content.hash)) {
-        failed(seed, point, "a commit that was promised is not there", 0);
+        failed(seed, point, "a commit that had returned is missing", 0);
         return;
     }
     hashes_met++;
@@ -322,7 +323,7 @@ static void state_audit(const struct power_disk *d, unsigned long seed,
 
 /* ---- main ---- */
 
-/* place_clean - also after an exit in the middle */
+/* Remove all files; also runs after an exit in the middle. */
 static void place_clean(void)
 {
     const char *argv[] = {"mqctl", "remove", "--force", place.queue, NULL};
@@ -330,7 +331,7 @@ static void place_clean(void)
     if (access(place.base, F_OK) == 0) {
         power_end(power_start(&place, argv, "plugins/clock_shift.so", "tools"),
                   "mqctl");
-        removed(place.base);
+        folder_remove(place.base);
     }
 }
 
@@ -466,7 +467,7 @@ int main(int argc, char **argv)
     done = states_audit(&e, root, &choice);
     printf("%zu events, %zu versions of the store, %zu states (%lu read as one "
            "of them), %lu workers, %lu repeats, %lu marked: %lu failures\n",
-           e.count, dump_count, done, hashes_met, workers, again, marked,
+           e.count, dump_count, done, hashes_met, workers, repeats, marked,
            failures);
     return failures != 0;
 }

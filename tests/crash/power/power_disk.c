@@ -232,8 +232,9 @@ struct choice {
     uint64_t seed;
 };
 
-/* chosen - records lie in one mapping, in their order */
-static bool chosen(struct choice *c, const struct power_record *r)
+/* Return true if the change is on disk. Records lie in memory in the order of
+ * the trace. */
+static bool is_on_disk(struct choice *c, const struct power_record *r)
 {
     switch (c->what) {
     case ALL:
@@ -272,7 +273,7 @@ static void file_make(const struct node *n, struct choice *c, const char *path)
             full.size = r->at + r->size;
         if (i < pick)
             want = full.size;
-        if (chosen(c, r))
+        if (is_on_disk(c, r))
             content_apply(&is, r, torn ? &c->seed : NULL);
     }
     if (apart) {
@@ -289,7 +290,8 @@ static void file_make(const struct node *n, struct choice *c, const char *path)
     free(is.data);
 }
 
-/* tree_make - a file that has two names is two files, which nobody minds */
+/* Write a file or folder. A file with two names becomes two files, which makes
+ * no difference here. */
 static void tree_make(const struct power_disk *d, uint64_t number,
                       struct choice *c, const char *path)
 {
@@ -306,7 +308,7 @@ static void tree_make(const struct power_disk *d, uint64_t number,
     names = n->names;
     until = ordered ? power_random(&c->seed) % (n->count + 1) : n->count;
     for (size_t i = 0; i < until; i++)
-        if (ordered || chosen(c, n->pending[i]))
+        if (ordered || is_on_disk(c, n->pending[i]))
             name_apply(&names, n->pending[i]);
     if (mkdir(path, 0700) < 0)
         power_fail("%s: cannot be made", path);
@@ -316,8 +318,8 @@ static void tree_make(const struct power_disk *d, uint64_t number,
     }
 }
 
-static int removed(const char *path, const struct stat *st, int kind,
-                   struct FTW *at)
+static int entry_remove(const char *path, const struct stat *st, int kind,
+                        struct FTW *at)
 {
     (void)st;
     (void)kind;
@@ -353,7 +355,7 @@ void power_disk_make(const struct power_disk *d, const char *root,
     c.percent = 5 + (unsigned)(power_random(&c.seed) % 91);
     c.until = until_pick(d, &c.seed);
     if (access(root, F_OK) == 0 &&
-        nftw(root, removed, 8, FTW_DEPTH | FTW_PHYS) != 0)
+        nftw(root, entry_remove, 8, FTW_DEPTH | FTW_PHYS) != 0)
         power_fail("%s: cannot be removed", root);
     tree_make(d, d->root, &c, root);
 }

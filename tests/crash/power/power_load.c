@@ -27,16 +27,17 @@ static int run(const struct power_place *at, const char *const *argv)
     return power_end(power_start(at, argv, RECORD, "tools"), argv[0]);
 }
 
-/* until_done - a tool that may have come too early */
-static void run_until_done(const struct power_place *at, const char *const *argv)
+/* Repeat a tool until it succeeds: it may have come too early. */
+static void run_until_done(const struct power_place *at,
+                           const char *const *argv)
 {
     for (int i = 0; run(at, argv) != 0; i++, nap())
         if (i == LIMIT_MS / 20)
-            power_fail("%s %s does not come to its end", argv[0], argv[1]);
+            power_fail("%s %s does not succeed", argv[0], argv[1]);
 }
 
-/* ended - how many handlers have */
-static unsigned ended(const struct power_place *at)
+/* Return how many handlers have finished. */
+static unsigned handlers_finished(const struct power_place *at)
 {
     FILE *in = fopen(at->witness, "re");
     unsigned count = 0;
@@ -51,9 +52,9 @@ static unsigned ended(const struct power_place *at)
 
 static void wait_finished(const struct power_place *at, unsigned count)
 {
-    for (int i = 0; ended(at) < count; i++, nap())
+    for (int i = 0; handlers_finished(at) < count; i++, nap())
         if (i == LIMIT_MS / 2)
-            power_fail("%u of %u handlers ended", ended(at), count);
+            power_fail("%u of %u handlers ended", handlers_finished(at), count);
 }
 
 static const char *id_of(unsigned number)
@@ -82,8 +83,8 @@ static void trace_leave(struct power_trace *trace)
     close(trace->fd);
 }
 
-/* told - a tool has said that it is so */
-static void told(const struct power_place *at, char what, unsigned number)
+/* Record what a tool has reported. */
+static void trace_note(const struct power_place *at, char what, unsigned number)
 {
     struct power_trace trace = trace_join(at);
     char line[32];
@@ -94,8 +95,8 @@ static void told(const struct power_place *at, char what, unsigned number)
     trace_leave(&trace);
 }
 
-static void sent(const struct power_place *at, unsigned number,
-                 const char *word, const char *flag, const char *value)
+static void message_send(const struct power_place *at, unsigned number,
+                         const char *word, const char *flag, const char *value)
 {
     char body[48];
 
@@ -140,11 +141,12 @@ static void worker_stop(pid_t pid)
     kill(pid, SIGTERM);
     status = power_end(pid, "mqworker");
     if (status != 0)
-        power_fail("the worker that is recorded ends with status %d", status);
+        power_fail("the recorded worker exited with status %d", status);
 }
 
-/* worker_kill - in no call that is recorded: what was made and has no record,
- * or a part of one, would be on the disk of the next worker and not on ours */
+/* Kill a worker outside of recorded calls. Otherwise a call could have changed
+ * the disk without a whole record of it, and the next worker would find what
+ * the record does not have. */
 static void worker_kill(const struct power_place *at, pid_t pid)
 {
     struct power_trace trace = trace_join(at);
@@ -154,36 +156,36 @@ static void worker_kill(const struct power_place *at, pid_t pid)
     status = power_end(pid, "mqworker");
     trace_leave(&trace);
     if (status != 128 + SIGKILL)
-        power_fail("the worker that is killed has ended: %d", status);
+        power_fail("the worker exited before its kill: %d", status);
 }
 
-/* replayed - its attempts are counted from one again; it does not run while it
- * is a letter, so that is told before */
-static void replayed(const struct power_place *at, unsigned number)
+/* Replay a letter, which restarts its attempts. That is recorded before the
+ * replay, while the message cannot run. */
+static void letter_replay(const struct power_place *at, unsigned number)
 {
     run_until_done(at, LIST("mqdlq", "show", "--state-dir", at->root, at->queue,
-                        id_of(number)));
-    told(at, 'R', number);
+                            id_of(number)));
+    trace_note(at, 'R', number);
     run_until_done(at, LIST("mqdlq", "replay", "-q", "--state-dir", at->root,
-                        at->queue, id_of(number)));
+                            at->queue, id_of(number)));
 }
 
-/* steered - what tools do to letters and to what waits */
-static void steered(const struct power_place *at)
+/* Run tools on letters and on waiting messages. */
+static void tools_run(const struct power_place *at)
 {
     run_until_done(at, LIST("mqctl", "run-now", "-q", "--state-dir", at->root,
-                        at->queue, id_of(40)));
+                            at->queue, id_of(40)));
     for (unsigned i = 41; i < 44; i++) {
-        run_until_done(at, LIST("mqctl", "cancel", "-q", "--state-dir", at->root,
-                            at->queue, id_of(i)));
-        told(at, 'C', i);
+        run_until_done(at, LIST("mqctl", "cancel", "-q", "--state-dir",
+                                at->root, at->queue, id_of(i)));
+        trace_note(at, 'C', i);
     }
     for (unsigned i = 2; i < 15; i += 12) {
-        run_until_done(at, LIST("mqdlq", "discard", "-q", "--state-dir", at->root,
-                            at->queue, id_of(i)));
-        told(at, 'D', i);
+        run_until_done(at, LIST("mqdlq", "discard", "-q", "--state-dir",
+                                at->root, at->queue, id_of(i)));
+        trace_note(at, 'D', i);
     }
-    replayed(at, 6);
+    letter_replay(at, 6);
 }
 
 void power_load(const struct power_place *at)
@@ -195,21 +197,22 @@ void power_load(const struct power_place *at)
 
     snprintf(plugin, sizeof plugin, "%s/plugins/power.so", dir ? dir : ".");
     run_until_done(at, LIST("mqctl", "create", "--queue-depth", "10",
-                        "--message-size", "400", at->queue));
+                            "--message-size", "400", at->queue));
     pid = WORKER("--max-attempts", "3");
     for (unsigned i = 0; i < 24; i++)
-        sent(at, i, words[i % 4], i % 5 ? "--priority" : "--group",
-             i % 5 ? "1" : "g");
+        message_send(at, i, words[i % 4], i % 5 ? "--priority" : "--group",
+                     i % 5 ? "1" : "g");
     for (unsigned i = 40; i < 48; i++)
-        sent(at, i, "done", "--delay", "1h");
+        message_send(at, i, "done", "--delay", "1h");
     for (unsigned i = 50; i < 54; i++)
-        sent(at, i, "done", "--unique", "key");
-    steered(at);
+        message_send(at, i, "done", "--unique", "key");
+    tools_run(at);
     wait_finished(at, 24);
     worker_stop(pid);
 
-    /* Its message goes by the spool, and is a letter meanwhile. */
-    replayed(at, 18);
+    /* The message of this letter goes through the spool while the letter
+     * exists. */
+    letter_replay(at, 18);
     pid = WORKER("--spool");
     messages_send(at, 100, 260, "3");
     messages_send(at, 300, 360, "7");
