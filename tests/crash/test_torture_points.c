@@ -139,8 +139,8 @@ Test(torture_points, a_restart_in_place_survives_a_kill_beside_its_note)
     }
 }
 
-/* documented - the table in docs/reliability.md has each step of a program */
-static void documented(const char *docs, const char *program)
+/* Check that tests/crash/README.md lists each step of a program. */
+static void steps_are_documented(const char *docs, const char *program)
 {
     struct harness_result r = harness_run_spec(
         &(struct harness_spec){.argv = HARNESS_LIST(program, "--version"),
@@ -150,8 +150,8 @@ static void documented(const char *docs, const char *program)
 
     for (const char *at = r.err; sscanf(at, "%63s", name) == 1; steps++) {
         snprintf(quoted, sizeof quoted, "`%s`", name);
-        cr_expect(strstr(docs, quoted), "docs/reliability.md: %s", name);
-        at += strcspn(at, "\n") + 1; /* a name and a number in each line */
+        cr_expect(strstr(docs, quoted), "tests/crash/README.md: %s", name);
+        at += strcspn(at, "\n") + 1; /* each line has a name and a number */
     }
     cr_assert_gt(steps, 10);
 }
@@ -164,9 +164,9 @@ Test(torture_points, each_named_step_is_in_the_documentation)
 
     /* make runs tests in the source tree. */
     cr_assert_not_null(realpath(folder ? folder : "docs", path));
-    snprintf(page, sizeof page, "%s/reliability.md", path);
+    snprintf(page, sizeof page, "%s/../tests/crash/README.md", path);
     docs = harness_read(page, NULL);
-    documented(docs, harness_handler("../../points/bin/mqworker"));
-    documented(docs, harness_handler("../../points/bin/mqdlq"));
-    documented(docs, harness_handler("../../points/bin/mqctl"));
+    steps_are_documented(docs, harness_handler("../../points/bin/mqworker"));
+    steps_are_documented(docs, harness_handler("../../points/bin/mqdlq"));
+    steps_are_documented(docs, harness_handler("../../points/bin/mqctl"));
 }
