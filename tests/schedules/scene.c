@@ -50,7 +50,7 @@ static unsigned number_of(const struct delivery *d)
     while (n < scene->messages && (!sent[n] || &sent[n]->m != d->message))
         n++;
     if (n == scene->messages)
-        turn_fault("a message runs that nobody sent");
+        turn_fault("an unknown message runs");
     return n;
 }
 
@@ -59,7 +59,7 @@ static bool time_is(void *arg)
     return clock_mono_ns() >= *(const uint64_t *)arg;
 }
 
-/* group_enters - alone, and in order */
+/* Check that the group is free and that the message is its next one. */
 static void group_enters(unsigned n)
 {
     unsigned g = n % scene->groups;
@@ -67,7 +67,7 @@ static void group_enters(unsigned n)
     if (inside_group[g])
         turn_fault("two messages of group %u run at once", g);
     if (n != next_of[g])
-        turn_fault("message %u runs, and %u is before it", n, next_of[g]);
+        turn_fault("message %u runs before message %u", n, next_of[g]);
     inside_group[g] = true;
 }
 
@@ -314,7 +314,8 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most, int ms)
     return ask.came;
 }
 
-/* nobody_runs - something is to happen by itself, or time is what is missing */
+/* Called when no thread can run: check that no message was overlooked, and let
+ * time pass. */
 static void nothing_runs(void)
 {
     const struct fake_message *due = fake_first();
@@ -323,20 +324,20 @@ static void nothing_runs(void)
 
     if (inside == 0 && schedule_why(&flow) == WHY_NOT_SO) {
         if (fake_in(FAKE_FRESH) > 0)
-            turn_fault("a message is slept over");
+            turn_fault("a message is overlooked");
         if (dispatch_ready(&flow))
-            turn_fault("a group is slept over");
+            turn_fault("a group is overlooked");
         if (ready_waiting(&flow.ready) > 0)
-            turn_fault("a message that is lent is slept over");
+            turn_fault("a lent message is overlooked");
         if (due && due->due_ns <= clock_boot_ns())
-            turn_fault("a message that is due is slept over");
+            turn_fault("a due message is overlooked");
     }
     if (scene->window && window_has_room() && fake_in(FAKE_FRESH) > 0 &&
         !gate_why(&flow.gate) &&
         gate_running(&flow.gate) <= gate_room(&flow.gate))
-        turn_fault("a message is slept over, and a window has room");
+        turn_fault("a message is overlooked, and a window has room");
     if (passed_ns > 600 * NS_PER_S)
-        turn_fault("nothing happens any more: %ld done, %ld fresh, %ld lent, "
+        turn_fault("nothing happens: %ld done, %ld fresh, %ld lent, "
                    "%ld wait, %ld parked",
                    fake_in(FAKE_GONE), fake_in(FAKE_FRESH),
                    fake_in(FAKE_IS_LENT), fake_in(FAKE_WAITS),

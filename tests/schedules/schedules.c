@@ -27,8 +27,8 @@ enum { OTHERS = 3 };
 static const char *name; /* of the scene */
 static uint64_t runs;
 
-/* planned - the same, with its name */
-static uint64_t planned(const struct turn_plan *plan)
+/* Run a plan, and name it for turn_fault. */
+static uint64_t plan_run(const struct turn_plan *plan)
 {
     runs++;
     if (plan->rate)
@@ -42,39 +42,40 @@ static uint64_t planned(const struct turn_plan *plan)
     return scene_run(plan);
 }
 
-/* every - steps of this length take so many of all there are; 0: all */
-static uint64_t every(uint64_t all, uint64_t most)
+/* Return the stride that takes `most` of all positions; 0: all. */
+static uint64_t stride(uint64_t all, uint64_t most)
 {
     return most && all > most ? all / most : 1;
 }
 
-/* each_switch - none; then one, at each point to each other thread; then pairs;
- * so many of them, evenly */
+/* Run with no additional switch, with one at each point to each other thread,
+ * and with two; an even selection of these. */
 static void each_switch(uint64_t singles, uint64_t pairs)
 {
     struct turn_plan plan = {0};
-    uint64_t points = planned(&plan);
+    uint64_t points = plan_run(&plan);
     uint64_t of_one = points * OTHERS, of_two = of_one * of_one / 2;
 
     plan.count = 1;
-    for (uint64_t i = 0; i < of_one; i += every(of_one, singles)) {
+    for (uint64_t i = 0; i < of_one; i += stride(of_one, singles)) {
         plan.at[0].step = 1 + i / OTHERS;
         plan.at[0].which = (unsigned)(i % OTHERS);
-        planned(&plan);
+        plan_run(&plan);
     }
     plan.count = 2;
-    for (uint64_t i = 0; i < of_two; i += every(of_two, pairs)) {
+    for (uint64_t i = 0; i < of_two; i += stride(of_two, pairs)) {
         uint64_t both = i / (OTHERS * OTHERS);
 
         plan.at[0].step = 1 + both % points;
         plan.at[1].step = plan.at[0].step + 1 + both / points;
         plan.at[0].which = (unsigned)(i % OTHERS);
         plan.at[1].which = (unsigned)(i / OTHERS % OTHERS);
-        planned(&plan);
+        plan_run(&plan);
     }
 }
 
-/* random_runs - seeds from `seed` on, each with a rate of its own */
+/* Run random schedules with seeds from `seed` on, at different rates of
+ * switches. */
 static void random_runs(uint64_t seed, uint64_t n)
 {
     static const unsigned rates[] = {2, 4, 8, 16, 32, 64, 128, 512};
@@ -83,7 +84,7 @@ static void random_runs(uint64_t seed, uint64_t n)
         struct turn_plan plan = {.seed = seed + i,
                                  .rate = rates[(seed + i) % 8]};
 
-        planned(&plan);
+        plan_run(&plan);
     }
 }
 

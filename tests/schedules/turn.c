@@ -86,8 +86,8 @@ static uint64_t random_next(void)
     return random_state;
 }
 
-/* hand - the turn goes to another thread; returns when it is ours again */
-static void hand(unsigned to, bool ends)
+/* Hand the turn to another thread; return when this thread has it again. */
+static void turn_hand(unsigned to, bool ends)
 {
     unsigned from = mine;
 
@@ -113,8 +113,8 @@ static bool polls_check(void)
     return some;
 }
 
-/* others - threads that can run, but for the one that has the turn */
-static unsigned others(void)
+/* Count the other threads that can run. */
+static unsigned others_count(void)
 {
     unsigned n = 0;
 
@@ -123,8 +123,8 @@ static unsigned others(void)
     return n;
 }
 
-/* other - number `which` of them */
-static unsigned other(unsigned which)
+/* Return other thread number `which` of those that can run. */
+static unsigned other_nth(unsigned which)
 {
     for (unsigned i = 0; i < count; i++)
         if (i != mine && threads[i].state == ABLE && which-- == 0)
@@ -137,21 +137,20 @@ static unsigned choose(unsigned n)
     return plan.seed ? (unsigned)(random_next() % n) : 0;
 }
 
-/* give_up - the turn goes to whoever can run; this thread cannot, or has ended
- */
+/* Hand the turn to a thread that can run. This thread cannot run, or ends. */
 static void give_up(bool ends)
 {
     unsigned n;
 
     polls_check();
-    while ((n = others()) == 0 && threads[mine].state != ABLE) {
+    while ((n = others_count()) == 0 && threads[mine].state != ABLE) {
         on = false;
         idle();
         on = true;
         polls_check();
     }
     if (n > 0 && (threads[mine].state != ABLE || ends))
-        hand(other(choose(n)), ends);
+        turn_hand(other_nth(choose(n)), ends);
 }
 
 /* switch_now - whether the plan has a switch at this point */
@@ -178,9 +177,9 @@ void turn_point(void)
         return;
     points = 0;
     polls_check();
-    n = others();
+    n = others_count();
     if (n > 0)
-        hand(other(which % n), false);
+        turn_hand(other_nth(which % n), false);
 }
 
 void turn_until(bool (*able)(void *arg), void *arg)
@@ -191,16 +190,16 @@ void turn_until(bool (*able)(void *arg), void *arg)
     give_up(false);
 }
 
-/* block - until somebody wakes who waits for this */
-static void block(const void *what)
+/* Wait until a thread wakes the waiters for `what`. */
+static void thread_block(const void *what)
 {
     threads[mine].state = BLOCKED;
     threads[mine].on = what;
     give_up(false);
 }
 
-/* wake - up to `most` of those that wait for it; how many */
-static unsigned wake(const void *what, unsigned most)
+/* Wake up to `most` waiters for `what` and return how many there were. */
+static unsigned threads_wake(const void *what, unsigned most)
 {
     unsigned woken = 0;
 
@@ -262,7 +261,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
         return __real_pthread_mutex_lock(m);
     turn_point();
     while (pthread_mutex_trylock(m) == EBUSY)
-        block(m);
+        thread_block(m);
     return 0;
 }
 
@@ -271,7 +270,7 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *m)
     int err = __real_pthread_mutex_unlock(m);
 
     if (on) {
-        wake(m, TURN_THREADS);
+        threads_wake(m, TURN_THREADS);
         turn_point();
     }
     return err;
@@ -280,21 +279,21 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *m)
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 {
     __real_pthread_mutex_unlock(m);
-    wake(m, TURN_THREADS);
-    block(c);
+    threads_wake(m, TURN_THREADS);
+    thread_block(c);
     return __wrap_pthread_mutex_lock(m);
 }
 
 int __wrap_pthread_cond_signal(pthread_cond_t *c)
 {
-    wake(c, 1);
+    threads_wake(c, 1);
     turn_point();
     return 0;
 }
 
 int __wrap_pthread_cond_broadcast(pthread_cond_t *c)
 {
-    wake(c, TURN_THREADS);
+    threads_wake(c, TURN_THREADS);
     turn_point();
     return 0;
 }
@@ -372,8 +371,8 @@ int __wrap_sched_yield(void)
     return 0;
 }
 
-/* futex(2) of the quick lock, and membarrier(2), which has no work where one
- * thread runs at a time. */
+/* Replace futex(2), which the quick lock uses, and membarrier(2), which has
+ * nothing to do while one thread runs at a time. */
 long __wrap_syscall(long number, ...)
 {
     atomic_int *at;
@@ -392,11 +391,11 @@ long __wrap_syscall(long number, ...)
         turn_fault("system call %ld is not known here", number);
     turn_point();
     if (op == FUTEX_WAKE)
-        return (long)wake(at, value);
+        return (long)threads_wake(at, value);
     if (atomic_load(at) != (int)value) {
         errno = EAGAIN;
         return -1;
     }
-    block(at);
+    thread_block(at);
     return 0;
 }

@@ -64,8 +64,8 @@ static void send(struct coprocess *c, struct delivery *d)
     turn_point();
 }
 
-/* ended - the newest of those whose time is over; `count`: none */
-static unsigned ended(const struct coprocess *c)
+/* Return the index of the newest message whose time is over; `count`: none. */
+static unsigned finished(const struct coprocess *c)
 {
     for (unsigned i = c->count; i-- > 0;)
         if (c->until_ns[i] <= clock_mono_ns())
@@ -73,11 +73,11 @@ static unsigned ended(const struct coprocess *c)
     return c->count;
 }
 
-static bool hears(void *arg)
+static bool can_go_on(void *arg)
 {
     const struct coprocess *c = arg;
 
-    return c->woken || ended(c) < c->count;
+    return c->woken || finished(c) < c->count;
 }
 
 static struct delivery *next(struct coprocess *c, struct outcome *out)
@@ -89,10 +89,10 @@ static struct delivery *next(struct coprocess *c, struct outcome *out)
         turn_fault("a coprocess is waited for, and nothing is open");
     turn_point();
     c->waits = true;
-    if (!hears(c))
-        turn_until(hears, c);
+    if (!can_go_on(c))
+        turn_until(can_go_on, c);
     c->waits = false;
-    i = ended(c);
+    i = finished(c);
     if (c->woken || i == c->count) {
         c->woken = false;
         return NULL;
