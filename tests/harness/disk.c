@@ -108,6 +108,7 @@ struct sqlite3 *disk_lock(const char *queue)
     sqlite3 *db;
 
     if (sqlite3_open(path, &db) != SQLITE_OK ||
+        sqlite3_busy_timeout(db, 10000) != SQLITE_OK ||
         sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
         harness_fail("%s: %s", path, sqlite3_errmsg(db));
     return db;

@@ -114,22 +114,22 @@ static void clean_up(const struct janitor *j, const char *dir,
     nftw(runtime, file_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* janitor_run - wait for the other end of `fd` to close, clean up, exit */
+/* Wait until the other end of `fd` is closed, clean up and exit. */
 static _Noreturn void janitor_run(const struct janitor *j, int fd,
                                   const char *dir, const char *runtime)
 {
     char byte;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     prctl(PR_SET_NAME, "test-janitor");
-    setsid(); /* Ctrl-C is for the test */
+    setsid(); /* Ctrl-C is meant for the test */
     signal(SIGTERM, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < 3; i++)
         dup2(null, i);
-    /* A pipe of Criterion's kept open here would hold its runner up. */
+    /* Criterion's runner would wait for its pipe if it stayed open here. */
     if (fd != 3)
         dup2(fd, 3);
-    close_range(4, ~0u, 0);
+    closefrom(4);
     while (read(3, &byte, 1) < 0 && errno == EINTR)
         ;
     clean_up(j, dir, runtime);

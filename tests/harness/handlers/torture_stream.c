@@ -15,8 +15,8 @@ enum { ROOM = 1 << 18, ANSWER = 64 };
 static char answers[ROOM];
 static size_t answered; /* bytes */
 
-/* flush - all answers */
-static void flush(void)
+/* Write all answers. */
+static void answers_write(void)
 {
     for (size_t at = 0; at < answered;) {
         ssize_t n = write(1, answers + at, answered - at);
@@ -37,7 +37,7 @@ static void answer(const struct torture_run *run, const char *id)
     };
 
     if (answered + ANSWER > sizeof answers)
-        flush();
+        answers_write();
     answered += (size_t)snprintf(answers + answered, ANSWER, "%s %s\n",
                                  run->fails ? "RETRY" : words[run->fate], id);
 }
@@ -75,8 +75,8 @@ static void head_read(char *line, struct torture_seen *s)
     }
 }
 
-/* take - the first message in the buffer; its bytes, 0: it is not whole */
-static size_t take(char *at, size_t size)
+/* Run the first message in the buffer. Return its size; 0: it is incomplete. */
+static size_t message_run(char *at, size_t size)
 {
     char *end = memchr(at, '\n', size), line[512];
     struct torture_seen seen = {0};
@@ -111,9 +111,9 @@ int main(void)
         size_t at = 0;
 
         used += (size_t)got;
-        while ((n = take(buffer + at, used - at)) > 0)
+        while ((n = message_run(buffer + at, used - at)) > 0)
             at += n;
-        flush();
+        answers_write();
         used -= at;
         memmove(buffer, buffer + at, used);
     }

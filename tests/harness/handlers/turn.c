@@ -33,7 +33,7 @@ static const char *variable(const char *name, const char *missing)
     return value && value[0] ? value : missing;
 }
 
-static void say(const struct run *r, char what, int status)
+static void note_write(const struct run *r, char what, int status)
 {
     char line[512];
     int n =
@@ -46,8 +46,8 @@ static void say(const struct run *r, char what, int status)
         _exit(1);
 }
 
-/* told - whether the test has put that file there for this body */
-static int told(const struct run *r, const char *what)
+/* Return whether the test has created that file for this body. */
+static int control_exists(const struct run *r, const char *what)
 {
     char path[4096];
 
@@ -55,8 +55,8 @@ static int told(const struct run *r, const char *what)
     return access(path, F_OK) == 0;
 }
 
-/* chance - a number that is another one in each process (splitmix64) */
-static uint64_t chance(void)
+/* Return a random number that differs between processes (splitmix64). */
+static uint64_t random_number(void)
 {
     struct timespec now;
     uint64_t x;
@@ -91,22 +91,22 @@ int main(int argc, char **argv)
     unsigned long percent = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
     struct run r = {.dir = variable("TEST_DIR", "."),
                     .generation = argc > 3 ? argv[3] : "0"};
-    uint64_t luck = chance();
+    uint64_t luck = random_number();
     char path[4096];
     int status = 0;
 
     snprintf(path, sizeof path, "%s/turns", r.dir);
     r.fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     body_read(&r);
-    say(&r, 'S', 0);
+    note_write(&r, 'S', 0);
     if (max_ms)
         nap_us(luck % (max_ms * 1000));
-    while (told(&r, "gate"))
+    while (control_exists(&r, "gate"))
         nap_us(2000);
-    if (told(&r, "dead"))
+    if (control_exists(&r, "dead"))
         status = EXIT_DEAD;
-    else if (told(&r, "fail") || (luck >> 32) % 100 < percent)
+    else if (control_exists(&r, "fail") || (luck >> 32) % 100 < percent)
         status = 1;
-    say(&r, 'E', status);
+    note_write(&r, 'E', status);
     return status;
 }

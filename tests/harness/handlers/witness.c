@@ -49,8 +49,8 @@ static void nap(unsigned ms)
     nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
 }
 
-/* say - one line, in one write */
-static void say(const struct run *r, char what, int status)
+/* Append one line in one write. */
+static void note_write(const struct run *r, char what, int status)
 {
     char line[256];
     int n = snprintf(line, sizeof line, "%c %s %d %s %u %s %s %d %d %lld\n",
@@ -73,8 +73,8 @@ static size_t body_read(unsigned char *body, size_t room)
     return used;
 }
 
-/* escaped - a child that has left the process group; waited for */
-static void escaped(const struct run *r, unsigned ticks)
+/* Run a child that has left the process group, and wait for it. */
+static void child_escape(const struct run *r, unsigned ticks)
 {
     pid_t pid = fork();
 
@@ -82,7 +82,7 @@ static void escaped(const struct run *r, unsigned ticks)
         setsid();
         for (unsigned i = 0; i < ticks; i++) {
             nap(TICK_MS);
-            say(r, 'T', 0);
+            note_write(r, 'T', 0);
         }
         _exit(0);
     }
@@ -108,12 +108,12 @@ int main(void)
     else
         snprintf(r.key, sizeof r.key, "n%u", number);
     snprintf(r.delivery, sizeof r.delivery, "%d-%lld", (int)getpid(), now_ns());
-    say(&r, 'S', 0);
+    note_write(&r, 'S', 0);
     if (chance % 3 == 0)
-        escaped(&r, 1 + (unsigned)(chance >> 8) % 4);
+        child_escape(&r, 1 + (unsigned)(chance >> 8) % 4);
     else
         nap((unsigned)(chance >> 8) % 6);
     status = size < KILL_TINY ? 0 : kill_exit(number, r.attempt);
-    say(&r, 'E', status);
+    note_write(&r, 'E', status);
     return status;
 }

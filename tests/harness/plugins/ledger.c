@@ -50,7 +50,7 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     snprintf(line, sizeof line, "%.*s", (int)m->size, (const char *)m->body);
     n = strtoul(line, NULL, 10);
     note(began, line,
-         snprintf(line, sizeof line, "%lu %u %d %s\n", n, m->attempt,
+         snprintf(line, sizeof line, "%lu %u %d %s plugin\n", n, m->attempt,
                   m->redelivered, mqw_id(m)));
     usleep(30000);
     if (n % 100 == 0)

@@ -27,8 +27,9 @@
 
 static char *path;
 static pid_t loop;                   /* the thread that waits in epoll_wait */
-static atomic_bool started;          /* it has waited once */
-static const char *made[CALLS_MOST]; /* since the last wait; the loop's */
+static atomic_bool started;          /* it has called epoll_wait */
+static const char *made[CALLS_MOST]; /* calls since the last wait; used by the
+                                      * loop only */
 static unsigned made_count;
 
 __attribute__((constructor)) static void begin(void)
