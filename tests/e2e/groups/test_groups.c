@@ -362,7 +362,7 @@ Test(groups, a_delayed_message_gets_in_line_when_its_time_has_come)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "2", "--", TURN);
     struct harness_result r =
-        harness_run("mqsend", "--group", "a", "--delay", "4s", q, "0.0");
+        harness_run("mqsend", "--group", "a", "--delay", "6s", q, "0.0");
 
     cr_assert_eq(r.status, 0, "%s", r.err);
     turns_send(q, "a", 0, "0.1");

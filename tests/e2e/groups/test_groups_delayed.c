@@ -28,23 +28,8 @@ static void send_delayed(const char *q, unsigned count, const char *delay)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* cpu_ticks - used by a process so far */
-static long cpu_ticks(pid_t pid)
-{
-    char path[64];
-    unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    const char *at = strrchr(harness_read(path, NULL), ')');
-    cr_assert_not_null(at);
-    cr_assert_eq(sscanf(at + 1,
-                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                        &user, &system),
-                 2);
-    return (long)(user + system);
-}
-
-/* They wait in slots only as far as the lookahead goes, or no slot would be
- * left to run one of them. */
+/* Only as many as the lookahead wait in slots; otherwise no slot would be left
+ * to run one. */
 Test(groups_delayed, more_are_due_at_once_than_there_are_slots)
 {
     const char *q = harness_queue(0, 0);

@@ -67,16 +67,16 @@ Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
 
 /* ---- a store that takes long ---- */
 
-/* in_line - messages that the worker has in slots and has not started */
+/* Count the messages in slots that have not been started. */
 static unsigned in_line(const char *q)
 {
     struct harness_result r =
         harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
-    const char *at = strstr(r.out, "in flight, ");
+    const char *at = strstr(r.out, "with a handler, ");
     unsigned n = 0;
 
     if (at)
-        sscanf(at, "in flight, %u received", &n);
+        sscanf(at, "with a handler, %u received", &n);
     return n;
 }
 

@@ -51,22 +51,8 @@ static void ends(struct harness_process *w, const char *q, const char *order)
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
 }
 
-/* cpu_ticks - used by a process so far */
-static long cpu_ticks(pid_t pid)
-{
-    unsigned long user = 0, system = 0;
-    const char *at = strrchr(
-        harness_read(harness_path("/proc/%d/stat", (int)pid), NULL), ')');
-
-    cr_assert_not_null(at);
-    cr_assert_eq(sscanf(at + 1,
-                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                        &user, &system),
-                 2);
-    return (long)(user + system);
-}
-
-/* It comes back to its group as what its row says, which is not a replay. */
+/* The letter returns to its group by its row, which must not count as a
+ * replay. */
 Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
 {
     const char *q = harness_queue(0, 0);
@@ -186,8 +172,9 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
 
 /* ---- one that dies without a lease ---- */
 
-/* shrunk - a worker of `q` recreated, with room for 120 bytes a message; of
- * group a the store has one of 150 that is due in some seconds */
+/* Start a worker for the recreated queue, whose messages have at most 120
+ * bytes, while the store has one of 150 bytes of group a that is due in some
+ * seconds. */
 static struct harness_process *shrunk(const char *q)
 {
     char large[256];
@@ -197,7 +184,7 @@ static struct harness_process *shrunk(const char *q)
     large[150] = '\0';
     harness_wait_log(w, "event=started", 5000);
     cr_assert_eq(
-        harness_run("mqsend", "--group", "a", "--delay", "5s", q, large).status,
+        harness_run("mqsend", "--group", "a", "--delay", "8s", q, large).status,
         0);
     harness_until(turns_rows(q, TURNS_WAITING) == 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);

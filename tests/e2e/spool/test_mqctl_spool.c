@@ -422,7 +422,7 @@ Test(mqctl_spool, run_now_says_that_it_is_due)
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
     r = ctl("run-now", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "each runs when those before"), "%s",
+    cr_assert_not_null(strstr(r.err, "each runs after those before"), "%s",
                        r.err);
     r = ctl("run-now", "--state", "retry,spooled", q);
     cr_assert_eq(r.status, 64);
@@ -481,7 +481,7 @@ Test(mqctl_spool, what_a_killed_worker_was_done_with_is_not_cancelled)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Nobody knows what the killed worker had run: all is left alone. */
+/* It is unknown what the killed worker had run, so everything is left. */
 Test(mqctl_spool, without_the_file_of_ends_nothing_is_cancelled)
 {
     const char *q = harness_queue(10, 256);
@@ -497,7 +497,7 @@ Test(mqctl_spool, without_the_file_of_ends_nothing_is_cancelled)
     cr_assert_eq(number_of(r.out, "done"), 0, "%s", r.out);
     cr_assert_eq(number_of(r.out, "spooled"), SPOOLED, "%s", r.out);
     r = ctl("cancel", "--state", "spooled", q);
-    cr_assert_not_null(strstr(r.err, "start the next one"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "start a worker, then"), "%s", r.err);
     w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out");
     run_all(w, SPOOLED + 1);
 }

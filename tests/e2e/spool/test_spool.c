@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,27 +28,6 @@ static const char *gated(void)
 static void open_gate(void)
 {
     harness_write("open", "", 0);
-}
-
-/* The first column of the first row. */
-static int64_t ask(const char *queue, const char *sql)
-{
-    sqlite3 *db;
-    sqlite3_stmt *st;
-    int64_t value = -1;
-    const char *path =
-        harness_path("%s/%s/store.db", harness_state_dir(), queue + 1);
-
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK) {
-        sqlite3_busy_timeout(db, 5000);
-        if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK) {
-            if (sqlite3_step(st) == SQLITE_ROW)
-                value = sqlite3_column_int64(st, 0);
-            sqlite3_finalize(st);
-        }
-    }
-    sqlite3_close(db);
-    return value;
 }
 
 static int64_t spooled(const char *queue)

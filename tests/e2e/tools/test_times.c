@@ -151,12 +151,12 @@ Test(times, doctor_breaks_its_lines_between_words)
 
     cr_assert_eq(harness_stop(ctl_worker(q, "--", "true"), SOON_MS), 0);
     harness_send_text(q, "x");
-    snprintf(
-        want, sizeof want,
-        "\nwarn  %s worker: none is running, and messages are waiting: 1 in "
-        "the queue, 0 in custody, 0 in the store, 0 in the spool\n"
-        "      -> mqworker %s -- COMMAND\n",
-        q, q);
+    snprintf(want, sizeof want,
+             "\nwarn  %s worker: no worker is running, and messages are "
+             "waiting: 1 in "
+             "the queue, 0 in custody, 0 in the store, 0 in the spool\n"
+             "      -> mqworker %s -- COMMAND\n",
+             q, q);
     for (size_t i = 0; i < 2; i++) {
         out = on_columns(columns[i], HARNESS_LIST("mqctl", "doctor",
                                                   "--state-dir", STATE, q));

@@ -238,19 +238,20 @@ static void terminal_open(struct terminal *t, const char *const *argv)
     _exit(127);
 }
 
-/* terminal_reads - until `text` is on it */
+/* Read until `text` was printed. */
 static bool terminal_reads(struct terminal *t, const char *text)
 {
     struct pollfd p = {.fd = t->fd, .events = POLLIN};
+    uint64_t end = harness_patience(SOON_MS);
 
-    while (t->used < sizeof t->seen - 1) {
+    while (t->used < sizeof t->seen - 1 && harness_now_ms() < end) {
         ssize_t n;
 
         t->seen[t->used] = '\0';
         if (strstr(t->seen, text))
             return true;
-        if (poll(&p, 1, SOON_MS) <= 0)
-            return false;
+        if (poll(&p, 1, 100) <= 0)
+            continue;
         n = read(t->fd, t->seen + t->used, sizeof t->seen - 1 - t->used);
         if (n <= 0)
             return false;
