@@ -145,14 +145,40 @@ Test(amqp_send, what_cannot_be_is_refused)
     const char *op = amqp_operand(amqp_queue, 1);
 
     cr_assert_eq(SENT("--priority", "256", op, "x").status, 64);
-    cr_assert_not_null(strstr(SENT("--priority", "1", op, "x").err,
-                              "before 4.0 a replicated queue has no "
-                              "priorities"));
-    cr_assert_eq(SENT("--priority", "1", op, "x").status, 64);
     cr_assert_not_null(
         strstr(SENT("--unique", "k", op, "x").err, "which keys"));
     cr_assert_eq(SENT("--group", "a", op, "x").status, 64);
     cr_assert_eq(SENT("--no-wait", op, "x").status, 64);
     cr_assert_eq(SENT("--tls-ca", "f", "/posix", "x").status, 64);
     cr_assert_eq(SENT("amqp://me:secret@h/v/q", "x").status, 64);
+}
+
+/* A server of 4.0 delivers two messages of high priority for each other one. */
+Test(amqp_send, a_high_priority_comes_first_from_4_on)
+{
+    enum { LOW = 30, HIGH = 10 };
+    const char *op = amqp_operand(amqp_queue, 1);
+    struct harness_result r = SENT("--create", "--repeat", "30", op, "x");
+    struct harness_process *w;
+    long at = 0;
+    char line[16];
+    unsigned high = 0;
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    r = SENT("--repeat", "10", "--priority", "5", op, "x");
+    if (!amqp_is_4()) {
+        cr_assert_eq(r.status, 64);
+        cr_assert_not_null(strstr(r.err, "before 4.0 a replicated queue has no "
+                                         "priorities"));
+        return;
+    }
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    w = amqp_worker("-c", "1", "--", "sh", "-c", "echo $MQW_PRIORITY >>runs");
+    harness_until_lines("runs", LOW + HIGH, 30000);
+    for (int i = 0; i < 2 * HIGH; i++) {
+        cr_assert(harness_next_line("runs", &at, line, sizeof line));
+        high += strcmp(line, "5\n") == 0;
+    }
+    cr_assert_eq(high, HIGH, "%u", high);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }

@@ -81,10 +81,10 @@ Test(amqp_serve, what_is_on_the_broker_is_said_to_be_there)
 
     snprintf(path, sizeof path, "/api/v1/queues/%s/letters", q);
     cr_assert(strstr(web_ask(&w, "GET", path, "", "")->text,
-                     "is on its broker; mqdlq list amqp://"));
+                     "are on its broker; mqdlq list amqp://"));
     snprintf(path, sizeof path, "/api/v1/queues/%s/messages", q);
     cr_assert(strstr(web_ask(&w, "GET", path, "", "")->text,
-                     "is on its broker; mqdlq list amqp://"));
+                     "are on its broker; mqdlq list amqp://"));
     cr_assert_eq(asked(&w, "letters/replay", "{\"rows\": [\"1\"]}"), 400);
     cr_assert_eq(asked(&w, "letters/discard", "{\"rows\": [\"1\"]}"), 400);
     cr_assert_eq(asked(&w, "messages/cancel", "{\"ids\": [\"1\"]}"), 400);
