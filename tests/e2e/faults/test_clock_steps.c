@@ -10,7 +10,6 @@
 #include "tests/harness/preload.h"
 
 #include <signal.h>
-#include <sqlite3.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -163,7 +162,7 @@ Test(clock_steps, many_steps_back_and_forth_lose_and_delay_nothing)
         }
 }
 
-/* delayed_check - one that waits for 3 s when the clock is set */
+/* Check a message with a delay of 3 s that waits when the clock is set. */
 static void delayed_check(long seconds)
 {
     size_t n;
@@ -173,7 +172,9 @@ static void delayed_check(long seconds)
     uint64_t before_ms = harness_now_ms();
     send("--delay", "3s", q, "x");
     uint64_t sent_ms = harness_now_ms();
-    harness_wait_log(w, "event=delayed", SOON_MS);
+    harness_until(harness_log_count(w, "event=delayed") > 0 ||
+                      harness_lines("spans") > 0,
+                  SOON_MS);
     clock_set(seconds);
     harness_until_lines("spans", 1, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -283,13 +284,14 @@ Test(clock_steps, what_has_a_time_is_due_by_the_clock_of_the_next_worker)
 
 /* ---- across a restart ---- */
 
-/* waits - a retry in the store that is due in `backoff`; its worker is gone */
+/* Leave a retry in the store that is due in `backoff`; its worker has
+ * exited. */
 static const char *waits(const char *backoff)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w = worker(
-        q, "--backoff", backoff, "--exit-when-idle", "--", SPAN, "0", "1");
+        q, "--backoff", backoff, "--max-deliveries", "1", "--", SPAN, "0", "1");
     cr_assert_eq(run_end(w, SOON_MS).retried, 1);
     return q;
 }

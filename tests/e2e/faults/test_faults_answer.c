@@ -155,8 +155,9 @@ static void verbs_run(const char *q, bool stopping)
         verb_check(&all[i], stopping);
 }
 
-/* Start a worker one of whose calls comes a second late. */
-static struct harness_process *slow_start(const char *q, const char *call)
+/* Start a worker with a call that comes `late_s` seconds late. */
+static struct harness_process *slow_start(const char *q, const char *call,
+                                          unsigned late_s)
 {
     const char *const argv[] = {
         "mqworker", "--state-dir", harness_state_dir(),
@@ -164,7 +165,7 @@ static struct harness_process *slow_start(const char *q, const char *call)
         NULL};
     char fault[64];
 
-    snprintf(fault, sizeof fault, "%s:1:0", call);
+    snprintf(fault, sizeof fault, "%s:1:-%u", call, late_s);
     return fault_start(fault, "tally", argv);
 }
 
@@ -179,7 +180,7 @@ static void late_wait(void)
 static void starts_slowly(const char *call)
 {
     const char *q = harness_queue(10, 256);
-    struct harness_process *w = slow_start(q, call);
+    struct harness_process *w = slow_start(q, call, 1);
 
     late_wait();
     verbs_run(q, false);
@@ -200,7 +201,7 @@ Test(faults_answer, a_worker_without_its_socket_yet_is_starting)
 Test(faults_answer, a_worker_without_its_socket_any_more_is_stopping)
 {
     const char *q = harness_queue(10, 256);
-    struct harness_process *w = slow_start(q, "rename@/counters");
+    struct harness_process *w = slow_start(q, "rename@/counters", 1);
 
     harness_wait_log(w, "event=started", 20000);
     harness_signal(w, SIGTERM);
@@ -212,7 +213,7 @@ Test(faults_answer, a_worker_without_its_socket_any_more_is_stopping)
 Test(faults_answer, forget_at_the_start_of_a_worker_does_not_end_it)
 {
     const char *q = harness_queue_name();
-    struct harness_process *w = slow_start(q, "flock");
+    struct harness_process *w = slow_start(q, "flock", 5);
     struct harness_result r;
 
     late_wait();
