@@ -71,11 +71,11 @@ Test(plugin, that_cannot_be_used_is_refused_in_one_line)
 
 Test(plugin, flags_for_processes_are_refused_with_their_values)
 {
-    REFUSED(64, "and --window 8, which is for the children of --stream", ACT,
+    REFUSED(64, "and --window 8: a plugin is called instead of a command", ACT,
             "--window", "8");
-    REFUSED(64, "and --max-requests 7, which", ACT, "--max-requests", "7");
-    REFUSED(64, "and --max-rss 1MiB, which", ACT, "--max-rss", "1MiB");
-    REFUSED(64, "leave out --on-exit", ACT, "--on-exit", "3=dead");
+    REFUSED(64, "and --max-requests 7: a plugin", ACT, "--max-requests", "7");
+    REFUSED(64, "and --max-rss 1MiB: a plugin", ACT, "--max-rss", "1MiB");
+    REFUSED(64, "and --on-exit: a plugin", ACT, "--on-exit", "3=dead");
 }
 
 Test(plugin, an_empty_argument_reaches_it)

@@ -191,6 +191,8 @@ Test(stream, garbage_is_told_and_the_child_replaced)
     const char *line = harness_wait_log(w, "event=stream_protocol", LIMIT);
     cr_assert(strstr(line, "what=\"wrote garbage\" line=\"what is this\""),
               "%s", line);
+    cr_assert(strstr(line, "OK, RETRY, DEAD or DISCARD and the id"), "%s",
+              line);
     harness_until(done(w, 1), LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_eq(harness_log_count(w, "event=stream_child_started"), 2);
@@ -264,8 +266,8 @@ Test(stream, a_time_limit_ends_the_child)
 {
     queue = harness_queue(10, 256);
     send("case $rest in attempt=1*) sleep 1000;; *) echo OK $id;; esac");
-    struct harness_process *w = STREAM("-c", "1", "--timeout", "2s");
-    harness_wait_log(w, "error=\"timeout 2s\"", LIMIT);
+    struct harness_process *w = STREAM("-c", "1", "--timeout", "4s");
+    harness_wait_log(w, "error=\"timeout 4s\"", LIMIT);
     harness_until(done(w, 1), LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_eq(harness_log_count(w, "event=handler_timeout"), 1);

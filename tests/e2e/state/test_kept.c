@@ -20,11 +20,6 @@
 #define LIMIT  10000
 #define RECORD harness_handler("record")
 
-/* In the custody file, as docs/formats/custody.md says. */
-#define AT_STRIDE 32
-#define AT_NUMBER 56
-#define AT_SLOT   4096
-
 static const char *queue;
 
 static void setup(void)

@@ -79,7 +79,7 @@ Test(waiting, delayed_messages_are_taken_up_to_the_bound_and_no_further)
               "%s", r.out);
     r = mqctl("explain", q, "01JD3Z6Q9V0X8N5T2K7B4M1C3F");
     cr_assert(
-        strstr(r.err, "takes none of these now: as many wait in the store"),
+        strstr(r.err, "is taking no messages now: --max-waiting is reached"),
         "%s", r.err);
 
     set(q, "max-waiting=8");
@@ -91,7 +91,7 @@ Test(waiting, delayed_messages_are_taken_up_to_the_bound_and_no_further)
     harness_until(waits(q) == 10, LIMIT);
     cr_assert_eq(harness_log_count(w, "event=waiting_room"), 2);
     cr_assert_eq(harness_log_count(w, "event=waiting_full"), 2);
-    set(q, "max-waiting=1"); /* less than there are */
+    set(q, "max-waiting=1"); /* less than the number of rows */
     harness_until(harness_log_count(w, "event=waiting_full") >= 3, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_eq(waits(q), 10);

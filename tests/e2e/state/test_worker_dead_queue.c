@@ -7,7 +7,6 @@
 #include <criterion/criterion.h>
 #include <mqueue.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,18 +200,7 @@ Test(worker_dead_queue, a_letter_too_large_for_it_stays_and_others_pass)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* store_run - SQL of our own */
-static void store_run(const char *q, const char *sql)
-{
-    sqlite3 *db;
-    const char *store = harness_path("%s%s/store.db", harness_state_dir(), q);
-    cr_assert_eq(sqlite3_open(store, &db), SQLITE_OK);
-    sqlite3_busy_timeout(db, 10000);
-    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
-}
-
-/* group_send - of group g */
+/* Send a message of group g. */
 static void group_send(const char *q, const char *body)
 {
     char text[64];

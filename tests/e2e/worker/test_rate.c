@@ -29,7 +29,8 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     harness_wait_log(w, "event=rate_reached", SOON_MS);
     harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
     r = ctl("status", q);
-    cr_assert_not_null(strstr(r.out, "as --rate allows"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "--rate is reached; mqctl set"), "%s",
+                       r.out);
     cr_assert_not_null(strstr(r.out, "1/h,3"), "%s", r.out);
     cr_assert_eq(ran(), 3);
     r = ctl("doctor", q);
@@ -44,7 +45,7 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* The hint is the one thing that makes room: more handlers would not. */
+/* Only the hint helps: more handlers would not make room. */
 Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
 {
     const char *q = harness_queue(8, 256);
@@ -58,7 +59,7 @@ Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
         send_some(q, 1, "x\n");
     harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
     snprintf(want, sizeof want,
-             "it is full (8 of 8 messages), and senders are waiting\n      -> "
+             "full (8 of 8 messages), and senders are waiting\n      -> "
              "mqctl set %s "
              "rate=off\n",
              q);

@@ -270,6 +270,8 @@ Test(worker_flow, a_queue_that_differs_is_a_warning_with_both_values)
     cr_assert(strstr(line, "level=warn"), "%s", line);
     cr_assert(strstr(line, "4") && strstr(line, "7"), "%s", line);
     cr_assert(strstr(line, "128") && strstr(line, "200"), "%s", line);
+    cr_assert(strstr(line, " next=") && strstr(line, "Moving a queue"), "%s",
+              line);
     harness_send_text(q, "x");
     harness_until_lines("runs", 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);

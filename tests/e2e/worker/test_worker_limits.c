@@ -106,6 +106,7 @@ Test(worker_limits, a_missing_queue_with_no_create_is_named)
     struct harness_result r = start("--no-create", q);
     const char *line = refused(&r, 66);
     cr_assert(strstr(line, q), "%s", line);
+    cr_assert(strstr(line, "leave out --no-create, or"), "%s", line);
     cr_assert_eq(harness_queue_length(q), -1);
 }
 

@@ -8,7 +8,6 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <mqueue.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,26 +74,6 @@ static void copy_take(void)
 static void copy_send(void)
 {
     harness_send(q, copied, copied_size, 0);
-}
-
-/* sql - beside the worker; the first number */
-static int sql(const char *text)
-{
-    sqlite3 *db;
-    sqlite3_stmt *st;
-    int n = -1;
-    sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q), &db);
-    sqlite3_busy_timeout(db, LIMIT);
-    cr_assert_eq(sqlite3_prepare_v2(db, text, -1, &st, NULL), SQLITE_OK, "%s",
-                 sqlite3_errmsg(db));
-    int rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW)
-        n = sqlite3_column_int(st, 0);
-    else
-        cr_assert_eq(rc, SQLITE_DONE, "%s", sqlite3_errmsg(db));
-    sqlite3_finalize(st);
-    sqlite3_close(db);
-    return n;
 }
 
 #define LETTERS "SELECT count(*) FROM messages WHERE state >= 3"

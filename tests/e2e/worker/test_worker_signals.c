@@ -141,6 +141,9 @@ Test(worker_signals, messages_that_wait_in_their_group_are_named_as_well)
     harness_signal(w, SIGTERM);
     cr_assert_eq(harness_wait(w, 5000), 0);
     cr_assert_eq(harness_log_count(w, "event=unfinished"), 3);
+    /* Two of them never ran, which is nothing to warn about. */
+    cr_assert_eq(harness_log_count(w, "level=warn event=unfinished"), 1);
+    cr_assert_eq(harness_log_count(w, "level=info event=unfinished"), 2);
 }
 
 Test(worker_signals, a_handler_that_ends_well_on_term_is_done)
