@@ -216,7 +216,7 @@ Test(install, make_without_its_libraries_says_what_gets_them)
               "%s", r.err);
 }
 
-/* PATH has all that make needs to read the Makefile, and no dpkg-dev. */
+/* PATH has what make needs to read the Makefile, but no debhelper. */
 Test(install, deb_names_the_missing_package_before_it_builds)
 {
     char *top = realpath(".", NULL);
@@ -232,7 +232,7 @@ Test(install, deb_names_the_missing_package_before_it_builds)
     free(top);
     cr_assert_eq(r.status, 2, "%s%s", r.out, r.err);
     cr_assert_str_eq(r.out, "");
-    cr_assert(strstr(r.err, "deb: no dpkg-deb here; scripts/deps --deb"), "%s",
+    cr_assert(strstr(r.err, "package: no dh here; scripts/deps --deb"), "%s",
               r.err);
 }
 
@@ -526,13 +526,13 @@ static const char *deb_list(const char *name)
               deb_find(name));
 }
 
-/* What dpkg runs, below ./root and with another's tools for what it asks of the
- * system. */
+/* Run the scripts of the packages below ./root, with replacements for the
+ * system tools that they call. */
 static const char package_scripts[] =
-    "dpkg-deb -e \"$1\" control; mkdir -p root/etc/mqworker bin;"
+    "mkdir -p root/etc/mqworker bin control;"
     "for s in postinst prerm postrm; do"
-    "  sed -i 's,systemd-sysusers,no-sysusers,' control/$s; sh -n control/$s;"
-    " done;"
+    "  sed 's,systemd-sysusers,no-sysusers,' \"$1\"/mqworker.$s >control/$s;"
+    "  sh -n control/$s; done;"
     "printf '#!/bin/sh\nexit 2\n' >bin/getent;"
     "printf '#!/bin/sh\necho \"useradd $*\" | sed \"s/ --.* / ... /\"\n'"
     " >bin/useradd; chmod 755 bin/*; PATH=$PWD/bin:$PATH;"
@@ -549,10 +549,6 @@ static const char package_scripts[] =
     "links() { echo \"$*:\"; (cd root/etc; find . -type l -printf"
     " '%f -> %l\\n' -o -type f -printf '%f\\n' | LC_ALL=C sort); };";
 
-#define PACKAGE_SH(script)                                    \
-    sh((strcpy(line, package_scripts), strcat(line, script)), \
-       deb_find("mqworker"))
-
 #define OTHERS                             \
     "mqworker@kept.service -> /dev/null\n" \
     "other.service -> /nowhere/other.service\n"
@@ -563,20 +559,22 @@ static const char package_scripts[] =
     "mqworker@orders.service -> /nowhere/mqworker@.service\n" \
     "other.service -> /nowhere/other.service\n"
 
-/* package_removed - what was enabled is disabled then, and enabled again when
- * the package comes back */
-static void package_removed(void)
+/* A removal disables the units of the package, and the next installation
+ * enables them again. */
+Test(install, debian_scripts_keep_the_list_of_enabled_units)
 {
-    char line[4096];
+    char script[4096], *debian = realpath("scripts/packages/debian", NULL);
 
-    cr_assert_str_eq(
-        PACKAGE_SH("sh control/postrm upgrade 1; links upgraded;"
-                   "sh control/postrm remove; links removed;"
-                   "sh control/postinst configure 1; links again;"
-                   "sh control/postrm remove; sh control/postrm purge;"
-                   "links purged; [ ! -e root/etc/mqworker ]"),
-        "upgraded:\n" LINKS "removed:\n.enabled\n" OTHERS
-        "useradd ... mqworker\nagain:\n" LINKS "purged:\n" OTHERS);
+    snprintf(script, sizeof script, "%s%s", package_scripts,
+             "sh control/postrm upgrade 1; links upgraded;"
+             "sh control/postrm remove; links removed;"
+             "sh control/postinst configure 1; links again;"
+             "sh control/postrm remove; sh control/postrm purge;"
+             "links purged; [ ! -e root/etc/mqworker ]");
+    cr_assert_str_eq(sh(script, debian),
+                     "upgraded:\n" LINKS "removed:\n.enabled\n" OTHERS
+                     "useradd ... mqworker\nagain:\n" LINKS "purged:\n" OTHERS);
+    free(debian);
 }
 
 /* dpkg itself, with a system of its own: $1 the package. An older one is made
