@@ -290,7 +290,7 @@ static size_t random_bytes(uint64_t *state, char *buf, size_t most)
 {
     static const char *const whole[] = {"\u00e9",   "\u20ac", "\U0001F600",
                                         "\xc2\x9b", "\u2028", "\U0010FFFF"};
-    size_t size = random_next(state) % most, at = 0;
+    size_t size = (size_t)(random_next(state) % most), at = 0;
     uint64_t kind = random_next(state) % 3;
     while (at + 4 < size) {
         uint64_t r = random_next(state);
