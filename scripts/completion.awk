@@ -1,18 +1,20 @@
-# completion.awk - the completion script of a program for a shell
+# completion.awk - write the completion script of a program for a shell
 #
 # Usage: { PROGRAM --options-dump; mqworker --options-dump; } |
 #     awk -v shell=bash|zsh|fish -f completion.awk
-# A dump (common/cli/options.c), fields between tabs:
+# A line of a dump (common/cli/options.c) has fields separated by tabs:
 #   program NAME runs|-
 #   verb    NAME reads|ids|- ABOUT settings|- LAST
 #   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP live|-
 #           DEFAULT HEADING (the last two are for mqctl serve)
-# runs: what follows "--" is a command. reads: FILE is among the operands. ids:
-# what follows the queue are ids that the verb "list" has.
-# settings: NAME=VALUE follow the queue, and NAME is a flag of mqworker that is
-# live: that is all that its dump is for here. again: the flag may be given more
-# than once. WORDS: what its value may be. LAST: what the operand behind the
-# queue and another one may be.
+#   runs      a command follows "--"
+#   reads     an operand is a FILE
+#   ids       the operands after the queue are ids that the verb "list" prints
+#   settings  the operands after the queue are NAME=VALUE, where NAME is a flag of
+#             mqworker with "live". Nothing else of its dump is used here.
+#   LAST      the words for the second operand after the queue
+#   again     the flag may be repeated
+#   WORDS     the words for the flag's value
 BEGIN {
     FS = "\t"
     queues = "mqctl queues --json 2>/dev/null | " \
@@ -75,18 +77,18 @@ END {
         fish()
 }
 
-# offer - what the value of a flag may be, by its words or by its value's name
+# Return what to offer for a flag's value, by its words or by the value's name.
 function offer(i) {
     return words[i] != ""              ? "words" \
          : value[i] ~ /^(FILE|PATH)/   ? "files" \
          : value[i] ~ /^DIR/           ? "directories" \
          : value[i] ~ /^(QUEUE|NAME)/  ? "queues" : "nothing"
 }
-# taken - whether a verb takes a flag; without verbs, all are
+# Return true if the verb takes the flag. A program without verbs takes all flags.
 function taken(i, v) {
     return !verbs || index(takes[i], " " verb[v] " ")
 }
-# quoted - for use between single quotes; zsh: also between brackets
+# Return the text for use between single quotes, and for zsh also in brackets.
 function quoted(text, brackets) {
     if (brackets)
         gsub(/\[|\]|:|\\/, "\\\\&", text)
@@ -94,11 +96,11 @@ function quoted(text, brackets) {
     return text
 }
 
-# ---- bash: needs nothing of the bash-completion package but a place ----
+# ---- bash: the bash-completion package only has to load the script ----
 
 function bash(    i, v) {
     print "# bash completion for " program "; made from its option rows"
-    # The same in the scripts of all programs: one may be read after the other.
+    # Every program's script defines these functions, all in the same way.
     print "_mqw_queues() { " queues "; }"
     print "_mqw_ids() { \"$1\"" list "-- \"$2\"" ids "; }"
     print "_mqw_filenames() { compopt -o filenames 2>/dev/null; }"
@@ -109,7 +111,7 @@ function bash(    i, v) {
         "< <(compgen \"$@\" -- \"$cur\")"
     print "}"
     print "_" program "() {"
-    # --flag=value comes as three words: $prev is --flag= then.
+    # bash splits --flag=value into three words; set $prev to --flag= then.
     print "    local cur=${COMP_WORDS[COMP_CWORD]} " \
         "prev=${COMP_WORDS[COMP_CWORD - 1]}"
     print "    local flags='' files='' ids='' sets='' last='' queues=()"
@@ -185,7 +187,8 @@ function bash(    i, v) {
     print "}"
     print "complete -F _" program " " program
 }
-# bash_flag - VERB:FLAG; any verb, unless that name offers others elsewhere
+# Return bash's pattern VERB:FLAG. VERB is * unless the flag of another verb has the
+# same name and other values.
 function bash_flag(i,    v, n, verbs_of, all) {
     n = named[name[i]] > 1 ? split(takes[i], verbs_of, " ") : 0
     if (!n)
@@ -222,7 +225,7 @@ function zsh(    v) {
     print "    compadd \"$@\" -a queues"
     print "}"
     if (listed) {
-        # $words begins with the verb here.
+        # $words begins with the verb at this place.
         print "_" program "_ids() {"
         print "    local -a ids"
         print "    ids=(${(f)\"$(" program list "-- \"$words[2]\"" ids ")\"})"
@@ -275,7 +278,7 @@ function zsh_arguments(v,    i) {
         printf " \\\n        '2:key: ' '3:order:(%s)'", last[v]
     print ""
 }
-# zsh_flag - '(-c --cap)'{-c+,--cap=}'[help]:N:'
+# Return zsh's description of a flag, such as '(-c --cap)'{-c+,--cap=}'[help]:N:'.
 function zsh_flag(i,    bare, long, both) {
     bare = shape[i] == "bare"
     long = "--" name[i] (bare ? "" : shape[i] == "optional" ? "=-" : "=")
@@ -294,9 +297,9 @@ function zsh_value(i,    o) {
        : o == "queues"      ? ":_mqw_queues" : ": ")
 }
 
-# ---- fish: one line a flag ----
+# ---- fish: one line for each flag ----
 
-function fish(    i, v, when, complete) {
+function fish(    i, v, when, files, complete) {
     complete = "complete -c " program
     print "# fish completion for " program "; made from its option rows"
     print "function __mqw_queues"
@@ -309,7 +312,12 @@ function fish(    i, v, when, complete) {
             "-- $words[3]" ids
         print "end"
     }
-    print complete " -f"
+    # fish 3.1 offers no file where an -f without a condition holds, too.
+    for (v = 1; v <= verbs; v++)
+        files = files (reads[v] ? " " verb[v] : "")
+    print complete \
+        (files != "" ? " -n 'not __fish_seen_subcommand_from" files "'" \
+         : runs      ? " -n 'not contains -- -- (commandline -opc)'" : "") " -f"
     for (v = 1; v <= verbs; v++) {
         print complete " -n __fish_use_subcommand -a " verb[v] " -d '" \
             quoted(about[v]) "'"

@@ -112,7 +112,7 @@ Test(completion, an_unknown_shell_is_refused_with_those_that_are_known)
 /* ---- in the shells themselves: words, then what must be offered ---- */
 
 static const struct {
-    const char *words; /* as typed, the last one to be completed */
+    const char *words; /* as typed; the last word is completed */
     const char *offered;
 } typed[] = {
     {"mqworker --max-con", "--max-concurrency"},
@@ -126,6 +126,7 @@ static const struct {
     {"mqdlq rep", "replay"},
     {"mqdlq list --by gr", "group"},
     {"mqdlq list --reason exp", "expired"},
+    {"mqdlq import fil", "file.so"},
     {"mqdlq replay --can", "--canary"},
     {"mqctl set /x max-w", "max-waiting="},
     {"mqctl doc", "doctor"},
@@ -212,7 +213,7 @@ Test(completion, fish_completes_what_was_typed)
                     "while read -l line;"
                     "  echo $line'|' (complete -C$line | string replace -r "
                     "'/?(\\t.*)?$' '') '';"
-                    "end <$argv[2]");
+                    "end <typed");
 }
 
 /* one_letter - a queue with one dead letter and a message that waits, which is
@@ -264,8 +265,8 @@ Test(completion, fish_offers_ids_of_letters_and_of_messages_that_wait)
        "  " MADE("$p",
                  "fish") " >$p.fish; done;"
                          "complete_line() {"
-                         "  fish -c 'source mqctl.fish; source mqdlq.fish;"
-                         "    complete -C$argv[1]' \"$1\"; };" IDS,
+                         "  line=$1 fish -c 'source mqctl.fish;"
+                         "    source mqdlq.fish; complete -C$line'; };" IDS,
        one_letter());
 }
 
