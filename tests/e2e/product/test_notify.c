@@ -2,11 +2,14 @@
  * takes over */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/preload.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-TestSuite(notify, .init = harness_init, .fini = harness_fini);
+TestSuite(notify, .init = preload_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
@@ -183,8 +186,35 @@ Test(notify, manager_that_is_not_there_is_named_and_nothing_else_happens)
     }
 }
 
-/* Of another process, of nobody, and of nonsense: the queue is opened by its
- * name, and no descriptor is taken for one of a manager. */
+/* There is no memory for the copy that a restart would pass on. */
+Test(notify, manager_hears_ready_without_memory_for_its_name)
+{
+    struct manager *m = manager_open();
+    char preload[PRELOAD_TEXT], fault[PATH_MAX], seen[PATH_MAX];
+    uint64_t calls[2]; /* all, failed */
+    const char *data;
+    size_t size;
+
+    snprintf(fault, sizeof fault, "MQW_FAULT=strdup@%s:1:%d",
+             harness_path("notify"), ENOMEM);
+    snprintf(seen, sizeof seen, "MQW_FAULT_SEEN=%s", harness_path("seen"));
+    struct harness_process *w = harness_start(&(struct harness_spec){
+        .argv =
+            HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(),
+                         "--exit-when-idle", harness_queue(0, 0), "--", RECORD),
+        .env = HARNESS_LIST(m->env, preload_text(preload, "faults"), fault,
+                            seen)});
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    data = harness_read("seen", &size);
+    cr_assert_eq(size, sizeof calls);
+    memcpy(calls, data, size);
+    cr_assert_eq(calls[1], 1, "strdup failed %d times", (int)calls[1]);
+    cr_assert_eq(count(m, "READY=1\n"), 1);
+    cr_assert_eq(count(m, "STOPPING=1\n"), 1);
+}
+
+/* Variables for another process, for none, or invalid: the queue is opened by
+ * its name, and no descriptor is taken for one of a manager. */
 Test(notify, nonsense_in_the_environment_changes_nothing)
 {
     static const char *const nonsense[] = {

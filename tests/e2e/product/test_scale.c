@@ -59,22 +59,7 @@ static void rows_put(const char *path, int first, int n, uint64_t due_ns,
     sqlite3_close(db);
 }
 
-/* waiting - rows of the store that wait */
-static int64_t waiting(const char *path)
-{
-    static const char sql[] = "SELECT count(*) FROM messages WHERE state = 1";
-    sqlite3 *db;
-    sqlite3_stmt *st;
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
-    cr_assert_eq(sqlite3_step(st), SQLITE_ROW);
-    int64_t count = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    sqlite3_close(db);
-    return count;
-}
-
-/* memory_kb - of the worker, as the kernel counts it */
+/* Return the worker's memory as the kernel counts it. */
 static long memory_kb(const struct harness_process *w)
 {
     const char *status =
