@@ -1,8 +1,8 @@
 /* basics.h - small things that C lacks
  *
- * WHAT   Answers, visits that end early, the struct around a member, a hash,
+ * WHAT   The results of questions and of visits, CONTAINER_OF, the FNV-1a hash,
  *        and arrays that grow.
- * WHO    Any thread.
+ * WHO    Every program, on any thread.
  * FAILS  array_grow: NULL.
  */
 #ifndef COMMON_BASE_BASICS_H

@@ -5,8 +5,10 @@
  *        MQW_KILL_AT=NAME[:N] makes the process kill itself with SIGKILL as it
  *        passes that point for the Nth time (1), and MQW_KILL_LIST=1 makes it
  *        print "NAME PASSES" for each point to stderr at its exit.
+ *        FAULT_POINTS("store_put", call) makes the call between the points
+ *        store_put_before and store_put_after, and has its value.
  * WHO    Any thread. A name is used once, describes the step before or after
- *        it, and is listed in docs/reliability.md.
+ *        it, and is listed in tests/crash/README.md.
  * FAILS  An unknown name in MQW_KILL_AT ends the program with status 64.
  */
 #ifndef COMMON_BASE_FAULT_POINT_H

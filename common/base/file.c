@@ -214,12 +214,13 @@ const char *mount_point(const char *path, char out[PATH_MAX])
     return out;
 }
 
-/* A child has the locks of a process that was killed while starting it, until
- * its execve, which closes descriptors from the highest number down
- * (task_work_run in kernel/task_work.c). Closing an inotify descriptor takes
- * 15 ms, and seconds on a busy machine, because the kernel waits for its
- * watches to be forgotten; a lock with a lower number would be held so long. A
- * number below 64 costs a start nothing. */
+/* The number matters after a kill: a child that the process was starting still
+ * holds the locks of that process until execve(2) closes them, from the highest
+ * descriptor down (task_work_run in kernel/task_work.c). Closing an inotify
+ * descriptor takes 15 ms, and seconds on a busy machine, because the kernel
+ * waits until its watches are freed. A lock with a lower number would be held
+ * for all of that time. A number below 64 fits into the table that each process
+ * has anyway, so a child starts as fast as without it. */
 int file_fd_raise(int fd)
 {
     int above = fcntl(fd, F_DUPFD_CLOEXEC, 48);

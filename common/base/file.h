@@ -1,7 +1,7 @@
 /* file.h - write and identify files; paths; file systems
  *
  * WHAT   The loops and checks around pwrite(2), link(2), stat(2) and statfs(2).
- * WHO    Any thread.
+ * WHO    Every program, on any thread.
  * FAILS  -errno.
  */
 #ifndef COMMON_BASE_FILE_H

@@ -26,7 +26,7 @@
 #include "common/base/safe_text.h"
 
 #define LINE_MAX_BYTES 8192
-/* What closes any line fits in here: '"', ',"cut":true', '}', '\n'. */
+/* Room for the end of any line: '"', ',"cut":true', '}', '\n'. */
 #define LINE_TAIL 16
 #define UNIT_TEXT 16 /* one character of a value, escaped */
 /* Size of the buffer of waiting lines, bytes; a power of two. */
@@ -35,8 +35,8 @@
 #define STACK_BYTES \
     (128u << 10) /* Stack of the writer thread, with room for two lines. */
 
-/* A line under construction. Pieces are added whole or not at all; after the
- * first that does not fit, only the end of line_build adds something. */
+/* A line under construction. A piece is added whole or not at all. After the
+ * first piece that does not fit, only the closing characters are added. */
 struct line {
     char text[LINE_MAX_BYTES];
     size_t size;
@@ -46,7 +46,7 @@ struct line {
 static atomic_int log_least = LOG_INFO; /* enum log_level */
 static atomic_int log_shape = LOG_TEXT; /* enum log_format */
 static pthread_rwlock_t log_to_lock = PTHREAD_RWLOCK_INITIALIZER;
-static log_sink *log_to; /* under log_to_lock, which a call of it holds */
+static log_sink *log_to; /* under log_to_lock, held while it is called */
 static void *log_to_arg; /* under log_to_lock */
 
 /* Lines that stderr could not take without waiting, oldest first. Each line
@@ -82,7 +82,7 @@ static const struct {
 void log_setup(enum log_level least, enum log_format format)
 {
     const char *journal = getenv("JOURNAL_STREAM");
-    char real[64] = "-"; /* no value of the variable */
+    char real[64] = "-"; /* unlike any value of the variable */
     struct stat st;
 
     if (journal && fstat(STDERR_FILENO, &st) == 0)
@@ -125,7 +125,7 @@ static void line_add_text(struct line *l, const char *text)
     line_add(l, text, strlen(text));
 }
 
-/* Append to a line, even to a cut one, in the room of LINE_TAIL. */
+/* Append to a line even if it is cut: LINE_TAIL leaves room for that. */
 static void line_end(struct line *l, const char *text)
 {
     size_t size = strlen(text);
@@ -201,8 +201,9 @@ static void value_put(struct line *l, const char *text, size_t size)
         line_end(l, "\"");
 }
 
-/* Append a key and its value. A number is added whole or not at all, because
- * half of a number is a wrong one; of a text at least a part, or nothing. */
+/* Append a key and its value. A number that does not fit is left out, because
+ * half of a number is a wrong number; a text is cut. A key without any part of
+ * its value is left out as well. */
 static void field_add(struct line *l, const struct log_field *f)
 {
     bool text = f->type == FIELD_STR || f->type == FIELD_BYTES;
@@ -280,8 +281,7 @@ static void line_build(struct line *l, enum log_level level, const char *event,
  * waits for it. O_NONBLOCK cannot be used, because that flag belongs to the
  * open file, which the handlers and the shell share. If the kernel can write a
  * line without waiting, the calling thread writes it. Otherwise the line is
- * queued for the writer, a thread that does nothing else and is started for the
- * first such line.
+ * queued for the writer thread, which is started for the first such line.
  */
 
 /* Write to stderr, waiting for its reader; returns the number of bytes written
@@ -627,8 +627,8 @@ static bool fields_known(struct text *t, const struct log_event *e)
     return true;
 }
 
-/* Return true if a line that is too wide omits the field: numbers of the first
- * and the last line of a run, which mqctl status has as well. */
+/* Return true if the field is left out of a line that is too wide. These are
+ * numbers in the lines `started` and `stopped` that mqctl status shows, too. */
 static bool field_spared(const char *event, const char *key)
 {
     static const char *const spared[][2] = {
@@ -645,8 +645,9 @@ static bool field_spared(const char *event, const char *key)
     return false;
 }
 
-/* Append all fields except the id: a line of a handler and advice without the
- * key, the others as key=value, in quotes if the value has a blank. */
+/* Append all fields except the id. The fields `line` (from a handler) and
+ * `next` (advice) come without their key, the others as key=value, in quotes if
+ * the value has a blank. */
 static void fields_any(struct text *t, const struct log_event *e, bool brief)
 {
     for (size_t i = 0; i < e->n; i++) {

@@ -26,12 +26,13 @@ struct problem {
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adapt a filled problem to its cause `err`: if that is a limit on open files
- * or memory, the status becomes EX_OSERR, and the text behind the error's own
- * is replaced by how to raise the limit. NULL is allowed. */
+/* Adapt a filled problem to its cause `err`. If `err` is a limit on open files
+ * or memory, set the status to EX_OSERR, and replace the text after the error's
+ * own text by advice on raising the limit. NULL is allowed. */
 void problem_limit(struct problem *p, int err);
 
-/* Fill `p` with EX_OSERR and "out of memory", and with the limit, if any. */
+/* Fill `p` with EX_OSERR and "out of memory", and name the memory limit of the
+ * process, if there is one. */
 void problem_memory(struct problem *p);
 
 /* Return true if this process cannot open another file; if false, EMFILE meant

@@ -1,7 +1,7 @@
 /* process_stat.h - look processes up
  *
- * WHAT   Reads proc_pid_stat(5), and counts the living handlers of a queue, in
- *        all PID namespaces.
+ * WHAT   Reads proc_pid_stat(5), prints what a process used, and counts the
+ *        living handlers of a queue, in all PID namespaces.
  * WHO    Any thread.
  * OWNS   The semaphore that counts, from the first handler to alive_remove.
  * FAILS  No such process; without semaphores the count stays 0.

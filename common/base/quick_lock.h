@@ -53,15 +53,15 @@ static inline void quick_unlock(struct quick_lock *l)
 
 /* ---- a full barrier in all threads of the process at once ----
  *
- * membarrier(2), private and expedited: between the call and its return each
- * thread that runs has passed a full barrier, wherever it was. Of two sides
- * that each store and then look whether the other one has, so that at least
- * one must see it, the side that comes often needs no barrier then: it keeps
- * the compiler from changing the order, and the side that comes seldom pays
- * for both. False: the kernel has none, or a filter refuses it.
+ * Before membarrier(2), private and expedited, returns, each running thread of
+ * the process has passed a full barrier. This serves two threads that each
+ * store a value and then load that of the other, when at least one of them must
+ * see the other's. The thread that does this often then needs no barrier, only
+ * an order that the compiler keeps; the thread that does it seldom makes the
+ * call. The functions return false if the kernel or a filter refuses it.
  */
 
-/* Register the process; once before the first barrier, more often does no
+/* Register the process, before its first barrier. Registering again does no
  * harm. */
 static inline bool far_barrier_open(void)
 {
@@ -80,8 +80,9 @@ static inline bool far_barrier(void)
 }
 
 /* Spend one turn of a loop that waits for another processor: some 10 to 100 ns,
- * and no system call. No sched_yield: a thread that yields is preempted by
- * whomever it wakes next, which is a sender at each message of a full queue. */
+ * and no system call. sched_yield(2) is not used, because the next thread that
+ * a yielding thread wakes preempts it: with a full queue, a sender at each
+ * message. */
 static inline void cpu_pause(void)
 {
 #if defined __x86_64__ || defined __i386__

@@ -58,7 +58,7 @@ size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size)
     const unsigned char *s = data;
     char text[ESCAPE_MAX];
     size_t at = 0;
-    size_t cut = 0; /* where "..." still fits */
+    size_t cut = 0; /* the last place after which "..." fits */
 
     if (room == 0)
         return 0;
@@ -112,7 +112,7 @@ size_t utf8_read(const void *text, size_t size, uint32_t *point)
             return 0;
         value = value << 6 | (s[i] & 0x3Fu);
     }
-    /* UTF-8 has no use for half of a pair of UTF-16. */
+    /* UTF-8 must not encode the halves of a surrogate pair of UTF-16. */
     if (value < least[n] || value > POINT_MAX ||
         (value >= 0xD800 && value <= 0xDFFF))
         return 0;
@@ -124,14 +124,15 @@ size_t utf8_read(const void *text, size_t size, uint32_t *point)
  * are the union of
  *   - general categories Cc, Cf, Zl, Zp and Cs (DerivedGeneralCategory.txt):
  *     controls, format characters, line and paragraph separator, surrogates.
- *     Cf has all that turns the direction of text (Bidi_Control, UAX #9):
+ *     Cf includes the characters that change the direction of text
+ *     (Bidi_Control, UAX #9):
  *     U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069;
- *   - Default_Ignorable_Code_Point (DerivedCoreProperties.txt): drawn as
- *     nothing by programs that do not know it; also fillers, variation
- *     selectors and tags with their unassigned neighbours;
+ *   - Default_Ignorable_Code_Point (DerivedCoreProperties.txt): characters that
+ *     a program draws as nothing if it does not support them, among them
+ *     fillers, variation selectors, and tags with their unassigned neighbours;
  *   - Noncharacter_Code_Point (PropList.txt),
- * in order. An emoji that is joined with U+200D or styled with U+FE0F counts as
- * well: two texts that look the same would be two groups. */
+ * in order. So an emoji joined with U+200D or styled with U+FE0F counts as
+ * hidden, too: otherwise two texts that look the same could name two groups. */
 bool utf8_hidden(uint32_t point)
 {
     static const struct {

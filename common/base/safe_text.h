@@ -1,9 +1,10 @@
-/* safe_text.h - text that somebody else wrote
+/* safe_text.h - make untrusted text safe to print
  *
- * WHAT   Decodes UTF-8; escapes what would hide something, move the cursor or
- *        is no UTF-8; quotes a word for a shell; checks the name of a queue.
- * WHO    Any thread.
- * FAILS  utf8_read: 0, the bytes are no UTF-8. queue_name: a problem with
+ * WHAT   Decodes UTF-8; escapes bytes that would hide text or move the cursor,
+ *        and bytes that are not UTF-8; builds a text in parts; quotes a word
+ *        for a shell; checks the name of a queue.
+ * WHO    Every program, on any thread.
+ * FAILS  utf8_read: 0, the bytes are not UTF-8. queue_name: a problem with
  *        status 64.
  */
 #ifndef COMMON_BASE_SAFE_TEXT_H
@@ -20,8 +21,9 @@
  * become \n \t \xNN \u{NNNN}. Newlines and tabs are escaped only with
  * `one_line`. */
 void safe_text(FILE *out, const void *data, size_t size, bool one_line);
-/* Copy them to a buffer as one line, cut at `room` - 1 bytes with "..." at the
- * end, never inside a character; returns the number of bytes. */
+/* Print untrusted bytes to a buffer in the same way, as one line. A line that
+ * does not fit ends with "...", and is never cut inside a character. Returns
+ * the number of bytes. */
 size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size);
 
 /* Append to a text in a buffer of `room` bytes; what does not fit is cut. */
@@ -31,8 +33,8 @@ void text_append(char *text, size_t room, const char *fmt, ...)
 /* ---- UTF-8 ----
  *
  * One table says which characters may not reach a person or an operator's file
- * as they are. Headers with such a character are refused, the log and terminals
- * show it escaped: so no group or x- value can hold what those would escape.
+ * as they are. Headers with such a character are refused, and the log and
+ * terminals escape it. So no group or x- value ever needs an escape.
  */
 
 /* Decode the character that `size` (1 or more) bytes at `text` start with.

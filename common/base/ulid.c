@@ -85,8 +85,8 @@ struct ulid ulid_make(uint64_t wall_ns)
     return id;
 }
 
-/* Return the value of a character in either case; -1 if it is none of the
- * 32. */
+/* Return the value of a digit in either case; -1 if the character is none of
+ * the 32 digits. */
 static int digit_value(char c)
 {
     static const signed char values['Z' - '0' + 1] = {
@@ -120,7 +120,8 @@ int ulid_parse(const char *text, size_t size, struct ulid *out)
     return 0;
 }
 
-/* All pairs of digits, by the 10 bits that they stand for: half the steps. */
+/* The two digits for each value of 10 bits. Printing two digits at a time takes
+ * half as many steps. */
 /* clang-format off */
 #define ROW(a) \
     a "0" a "1" a "2" a "3" a "4" a "5" a "6" a "7" a "8" a "9" a "A" a "B" \

@@ -1,8 +1,8 @@
 /* unix_socket.h - UNIX sockets by path, however long the path is
  *
- * WHAT   Listen on a path, connect to one. An address has room for 107 bytes of
- *        path; a longer one is reached through its folder's descriptor in
- *        /proc.
+ * WHAT   Listens on a path, or connects to a path. An address has room for 107
+ *        bytes; a longer path is reached through the descriptor of its folder
+ *        in /proc.
  * WHO    Any thread.
  * FAILS  -errno.
  */
