@@ -1,4 +1,9 @@
-/* file.c - the files of a store: made, checked, copied (see sql.h) */
+/* file.c - makes, checks and copies the files of a store (see sql.h)
+ *
+ * store.c calls most of this when a store is opened, or put back after its
+ * file was removed. A worker calls store_check at its start or in the pool, and
+ * mqctl doctor calls it as well.
+ */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -140,25 +145,11 @@ int store_file_modes(const char *path, struct problem *p)
 
 /* ---- making a store, or a copy of one ---- */
 
-/* The schema. After a change, raise STORE_VERSION and the store in
- * tests/golden.
+/* The schema, which docs/formats/store.md describes. After a change, raise
+ * STORE_VERSION and the store in tests/golden.
  *
- * messages   one row for each message. `data` is the last column, so that the
- *            others are read without reading a large body. receive_seq: NULL
- *            for none. boot: name of the boot in which a letter was replayed.
- * attempts   failed deliveries of a message, n from 1. said: the error is the
- *            handler's own words.
- * replays    replays of a letter, n from 1.
- * hooks      deaths for --on-dead, in the order of n.
- * keys       unique keys, with the time from and until which they are taken.
- * identity   one row: a random number of this file.
- * spool      spooled messages, in their order. letter: the letter that the
- *            header names.
- * spool_state  one row: the number of spooled messages; while a worker uses
- *            them, the name of its boot and the number of its file of ends; and
- *            the receive sequence up to which a message may have run before.
- * clock      one row: how far the wall clock was ahead of CLOCK_BOOTTIME, and
- *            in which boot (rows.c).
+ * `data` is the last column of messages, so that the others are read without
+ * reading a large body.
  * Indexes are partial, so that each state pays only for its own. They contain
  * the state as well, because SQLite would otherwise read the table to check it.
  * messages_waiting has `attempts > 0`, so that a delayed message is found fast

@@ -8,9 +8,10 @@
  * Another message is a duplicate if the key was taken when that message was
  * received; the time of the claim does not matter. So a kill between the claim
  * and the end of a duplicate leads to the same answer at the next start.
- * Messages claim in the order of their sequences. Only if the disk refuses a
- * claim, a later message may come first. So a key also stores the time from
- * which its message has it.
+ * Messages claim in the order of their sequences, except that a later message
+ * may claim first after the disk refused a claim. So a key also stores the time
+ * from which its message has it.
+ * The worker claims and frees keys, on any thread; mqctl lists and drops them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 #include "common/base/fault_point.h"
 #include "common/store/sql.h"
 
-/* An expired key is kept that long, for a message that comes again or had to
+/* How long an expired key is kept, for a message that comes again or had to
  * wait for the disk, and for a clock that is set back a little. */
 #define STAYS_NS (60 * NS_PER_S)
 
@@ -36,9 +37,9 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     uint64_t seq = sql_column_u64(st, 0);
 
     *ahead = false;
-    /* If a later message holds the key from the time at which this message's
-     * claim expires, this message held it before: until then the other one was
-     * its duplicate. Otherwise the other one was first. */
+    /* If the claim of a later message begins no earlier than this message's
+     * claim expires, this message had the key first, and the later one was its
+     * duplicate until then. Otherwise the later message had the key first. */
     if (seq == key->seq ||
         (seq > key->seq && sql_column_u64(st, 2) >= key->until_ns))
         return HOLDER_SELF;

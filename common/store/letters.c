@@ -1,8 +1,7 @@
 /* letters.c - dead letters as an operator sees them (see letters.h)
  *
- * Lists are read page by page, each of up to 64 letters or 1 MiB. A page is
- * copied and its read transaction ended before the first visit, because an open
- * transaction keeps the -wal of a running worker growing.
+ * mqdlq and mqctl call these functions in their only thread. The worker calls
+ * some of them on any thread, for --dead-limit and --on-dead.
  */
 #include <bsd/sys/queue.h>
 #include <errno.h>
@@ -16,7 +15,7 @@
 #include "common/store/letters.h"
 #include "common/store/sql.h"
 
-/* Letters strictly between two places in the order of death. */
+/* The letters between two places in the order of death, without these two. */
 struct range {
     struct store_cursor low, high;
 };
@@ -75,7 +74,8 @@ static int letter_make(sqlite3_stmt *st, const void *boot, void **out,
                value_int((f)->replayed ? STORE_REPLAYED : STORE_DEAD),    \
                value_u64(room), by)
 
-/* Find the matching letter that is `nth` from the newest; -ENOENT. */
+/* Find the place of the matching letter number `nth`, where 0 is the newest;
+ * -ENOENT. */
 static int edge_find(struct store *s, const struct letter_filter *f,
                      const struct range *range, uint64_t nth,
                      struct store_cursor *place)
@@ -136,6 +136,7 @@ int letters_narrow(struct store *s, struct letter_filter *f, uint64_t most)
     struct store_cursor place = {0};
     int err = edge_find(s, &times, &range, most, &place);
 
+    /* There are more than `most`: begin at the oldest of the newest `most`. */
     if (!err)
         err = edge_find(s, &times, &range, most - 1, &place);
     if (err)
@@ -489,8 +490,8 @@ int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
     return err ? err : r.gone;
 }
 
-/* Cut up to 1024 unused pages off the file; *arg is set if it should be called
- * again. */
+/* Cut up to 1024 unused pages off the file. *arg becomes true if any were cut:
+ * there may be more. */
 static int shrink_apply(struct sql *sql, void *arg)
 {
     int64_t worth = 0;
@@ -540,8 +541,9 @@ static int letter_find(struct sql *sql, const struct letter_import *l,
     return STEP_END;
 }
 
-/* Insert all letters, with their history, as dead rows that no slot of ours
- * ever held. On an error the caller rolls back, so none is inserted. */
+/* Insert all letters, with their history, as dead rows. They get no
+ * receive_seq, because no slot of this machine has held them. On an error the
+ * caller rolls back, so none is inserted. */
 static int import_apply(struct sql *sql, void *arg)
 {
     struct import *import = arg;
@@ -664,14 +666,14 @@ static void put_new(struct writing *w, json_t *object, const char *name,
         w->err = -ENOMEM;
 }
 
-/* Set a number; all of ours are below 2^63. */
+/* Set a number, which is below 2^63. */
 static void put_int(struct writing *w, json_t *object, const char *name,
                     uint64_t value)
 {
     put_new(w, object, name, json_integer((json_int_t)value));
 }
 
-/* Set a string where it can be one, else NAME_base64. */
+/* Set bytes as a string if they can be one, else as NAME_base64. */
 static void put_bytes(struct writing *w, json_t *object, const char *name,
                       const void *data, size_t size)
 {
@@ -686,7 +688,7 @@ static void put_text(struct writing *w, json_t *object, const char *name,
     put_bytes(w, object, name, text, text ? strlen(text) : 0);
 }
 
-/* Set a time for people and, exact, in ns; 0, which is not known: null. */
+/* Set a time as text, and as NAME_ns in ns; null and 0 if it is unknown (0). */
 static void put_time(struct writing *w, json_t *object, const char *name,
                      uint64_t wall_ns)
 {

@@ -135,10 +135,11 @@ struct letter_mark {
     bool again;         /* the letter is replayed already, and sent again */
     const struct letter_edit *edit; /* not with `again`; NULL: none */
 };
-/* Mark a dead letter as replayed in this boot, under that token; with `again`,
- * a replayed letter stays so. -EALREADY: it is replayed, and `again` is not
- * set; -ENOENT: it was settled, or died again. `sent` (NULL: none) is another
- * letter to mark as letters_mark_sent does, in the same commit. */
+/* Mark a dead letter as replayed in this boot, under that token, and replace
+ * its contents by mark->edit in the same commit. With `again`, the letter is
+ * replayed already and stays so. -EALREADY: the letter is replayed, and `again`
+ * is not set; -ENOENT: it was settled or edited, or died again. `sent` (NULL:
+ * none) is another letter to mark as letters_mark_sent does, in that commit. */
 int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
                           const struct letter_mark *sent);
 /* Record that the send of a marked letter has returned. */
@@ -198,10 +199,11 @@ struct letter_elsewhere {
     void *arg;
 };
 
-/* Print a letter as a JSON object, on one line. It has every field but the
- * receive sequence, so mqdlq import can restore the letter byte for byte. Bytes
- * that are not UTF-8, or have a NUL, are in NAME_base64. -ENOENT: the letter is
- * gone. One thread at a time. */
+/* Print a letter, or a message that was one and is to run again, as a JSON
+ * object, on one line. It has every field but the receive sequence, so mqdlq
+ * import can restore the letter byte for byte. Bytes that are not UTF-8, or
+ * have a NUL, are in NAME_base64. -ENOENT: the letter is gone. One thread at a
+ * time. */
 int letter_json_print(struct store *s, const char *queue, int64_t row,
                       const struct letter_elsewhere *elsewhere, FILE *out);
 

@@ -1,4 +1,8 @@
-/* sql.c - statements and settings of a connection (see sql.h) */
+/* sql.c - statements and settings of a connection (see sql.h)
+ *
+ * Only the files of common/store call it, on any thread, under the lock of the
+ * connection.
+ */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +15,7 @@
 #include "common/message/error_text.h"
 #include "common/store/sql.h"
 
-#define BUSY_MS 5000
+#define BUSY_MS 5000 /* longest wait for another program's lock */
 
 /* synchronous=FULL: each commit is on the disk before COMMIT returns.
  * temp_store: savepoints are undone from memory, so that a full /tmp does not
@@ -126,10 +130,11 @@ int sql_setup(struct sql *sql, enum sql_role role)
         int values;
 
         void (*call)(sqlite3_context *, int, sqlite3_value **);
-    } functions[] = {{"elsewhere", 2, elsewhere_sql}, /* the writer's one */
-                     {"error_like", 3, error_like},
-                     {"error_text", 3, error_text_sql},
-                     {"body_has", 3, body_has}};
+    } functions[] = {
+        {"elsewhere", 2, elsewhere_sql}, /* the writer's only one */
+        {"error_like", 3, error_like},
+        {"error_text", 3, error_text_sql},
+        {"body_has", 3, body_has}};
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     sqlite3 *db = sql->db;
     sqlite3_stmt *st = NULL;
@@ -179,7 +184,7 @@ static int io_error(sqlite3 *db, int rc)
     if (rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC)
         return -EIO;
     err = sqlite3_system_errno(db);
-    if (rc == SQLITE_IOERR_WRITE && err == 0) { /* it was COMMIT that wrote */
+    if (rc == SQLITE_IOERR_WRITE && err == 0) { /* COMMIT wrote */
         sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
         if (wal && wal->pMethods)
             wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &err);
@@ -302,7 +307,7 @@ int sql_number(struct sql *sql, int64_t *number, enum sql_id id,
 
 /* ---- rows and attempts as values of statements ---- */
 
-#define STDERR_MAX 4096 /* kept of an attempt: its end */
+#define STDERR_MAX 4096 /* bytes kept of an attempt, from the end */
 
 bool sql_row_valid(const struct store_row *m)
 {
@@ -318,9 +323,9 @@ int sql_put_row(struct sql *sql, const struct store_row *m, const char *boot,
                   ? sql_number(sql, &ahead, SQL_CLOCK, NULL)
                   : STEP_END;
 
-    /* Convert the due time of a delay to the clock that the table is kept by:
-     * the clock may have been set since the worker last checked. Without that,
-     * the time stays the same to the ns, so that equal times stay equal. */
+    /* If the clock was set since the worker last checked, convert the due time
+     * of a delay to the clock that the rows still follow. Otherwise keep the
+     * time as it is, to the ns, so that equal times stay equal. */
     if (err == STEP_ROW)
         apart = ahead - clock_ahead_ns();
     if (llabs(apart) < SQL_CLOCK_SMALL_NS)

@@ -112,8 +112,8 @@ int store_token_make(const struct store *s, struct ulid *token);
 enum store_replay {
     REPLAY_NONE, /* no replay of a letter of this store */
     REPLAY_OPEN, /* the letter's last replay, not settled yet */
-    REPLAY_OVER, /* an earlier replay, or one that was taken: it was settled, or
-                  * failed and waits for its retry */
+    REPLAY_OVER, /* an earlier replay, or the last one after it was settled, or
+                  * after it failed and waits for its retry */
 };
 /* Look up the letter, id and token of a message's header. The message of an
  * OPEN replay may be in a slot. */
@@ -154,10 +154,10 @@ void store_close(struct store **store); /* NULL-safe; sets NULL */
  * -EBUSY if another program keeps the store locked for 2 s. NULL-safe. */
 void store_hurry(struct store *s);
 /* Make sure that an unfinished commit of the last worker does not appear later.
- * The worker calls this before it looks up its slots in the store. *last is the
- * result of store_commits, and is from here on the number of the last commit on
- * the disk. With `last` NULL, commits get no numbers. On an error, the problem
- * is one of store_open. */
+ * The worker calls this before it looks up its slots in the store. The caller
+ * sets *last to the result of store_commits; each commit then raises it to its
+ * own number once it is on disk. With `last` NULL, commits get no numbers. On
+ * an error, the problem is one of store_open. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
 /* Return the number of the last commit in the store, before store_claim; 0 if
  * there is none, UINT64_MAX if it cannot be read. If it is less than *last of
@@ -245,8 +245,8 @@ int store_delete(struct store *s, int64_t row, const struct ulid *id);
 /* Make replayed letters dead again whose kernel queue is gone: they were sent
  * under another boot id, or in another IPC namespace (a container that was
  * restarted). Letters for which `skip` returns true stay replayed (called
- * without a lock; NULL: skip none). Returns how many became dead, or -errno,
- * after which some may be; -ENOENT: /proc has no boot id. */
+ * without a lock; NULL: skip none). Returns how many became dead, or -errno
+ * when only some may be dead; -ENOENT: /proc has no boot id. */
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg);
 /* Mark all waiting messages as redelivered, because custody was lost: any of
@@ -288,8 +288,9 @@ struct store_waits {
 struct store_waits store_waits(const struct store *s);
 /* Count the rows in a state, for any program. -errno. */
 int64_t store_count(struct store *s, enum store_state state);
-/* Times, wall clock, ns, at which messages were first received, and the first
- * one that a message waits for; 0: no message. */
+/* Wall clock times in ns, 0 if there is no such message: when messages were
+ * first received, and the first due time. Cancelled rows count for `newest`
+ * only. */
 struct store_ages {
     uint64_t waiting; /* the WAITING row that was stored first */
     uint64_t parked;
@@ -298,8 +299,9 @@ struct store_ages {
     uint64_t due;     /* the first due time of a WAITING row */
 };
 void store_ages(struct store *s, struct store_ages *out);
-/* Count the cancelled rows that are WAITING or PARKED; without a worker they
- * stay until the next one discards them. -errno. */
+/* Count the cancelled rows that are WAITING or PARKED, or, with state 0, in the
+ * spool; without a worker they stay until the next one discards them.
+ * -errno. */
 int64_t store_count_cancelled(struct store *s, enum store_state state);
 /* Find the first DEAD row after (after_ns, after) in the order of (died_ns,
  * row); -ENOENT. */

@@ -1,9 +1,8 @@
 /* waiting.c - waiting messages as an operator lists, runs and cancels them (see
  * waiting.h)
  *
- * Rows are read page by page: a page is copied and its read transaction ended
- * before the first visit. Rows of a group are read one priority after the
- * other, which is the order of the index messages_parked.
+ * Rows of a group are read one priority after the other, which is the order of
+ * the index messages_parked.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -205,11 +204,12 @@ int waiting_each(struct store *s, const struct waiting_filter *f,
     int err = 0;
 
     if (!k.at.parked) {
-        /* The rows that are due, then the others: by group, by kind, or all. */
+        /* Visit the rows that are due, then the later rows: of one group, of
+         * one kind, or all. */
         if (f->states & WAITING_BIT(WAITING_READY))
             err = rows_each(&k, all, f->now_ns);
         if (k.at.at < f->now_ns) {
-            k.at.at = f->now_ns; /* due then is due now */
+            k.at.at = f->now_ns; /* after the rows that are due */
             k.at.row = INT64_MAX;
         }
         if (!err && f->states & later)
