@@ -41,8 +41,8 @@ struct custody {
     int fd;                    /* s */
     unsigned char *base;       /* c  reserved address space, file mapped at 0 */
     size_t reserved;           /* c  bytes */
-    unsigned slots_most;       /* c  there is room for in them */
-    pthread_mutex_t size_mtx;  /* the file grows */
+    unsigned slots_most;       /* c  slots that fit into `reserved` */
+    pthread_mutex_t size_mtx;  /* held while the file grows */
     size_t mapped;             /* s  bytes */
     struct custody_head *head; /* c  in the mapping */
     struct slot_fill fill;     /* c */
@@ -52,7 +52,7 @@ struct custody {
     atomic_bool locked;        /* a  read by others */
     bool recovered;            /* e  free list is filled */
     unsigned damaged;          /* e */
-    char disk[FS_TYPE_TEXT];   /* c  its file system; "": memory */
+    char disk[FS_TYPE_TEXT];   /* c  the file's file system; "": memory */
     bool doubtful;             /* c */
     pthread_mutex_t mtx;
     struct slot **free;          /* m  stack */
@@ -96,8 +96,9 @@ static uint64_t owner_sum(const struct custody_head *h)
     return fnv_add(sum, h->boot_id, sizeof h->boot_id);
 }
 
-/* "In use" is stored last. If the process is killed before that, the file still
- * reads clean, and the run and its sum are not read from a clean file. */
+/* "In use" is stored last. If the process is killed before that store, the file
+ * still reads clean, and the boot id and its check sum are not read from a
+ * clean file. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot)
 {
     h->boot_time = boot->time;
@@ -491,8 +492,8 @@ static int copy_made(const char *temp, const struct custody_head *h,
 /* Copy the messages to a file with another geometry or place.
  * The file is completed and synced beside `path`, then renamed: a crash before
  * the rename leaves the old file at `path`, a crash after it the new one, and
- * never a mixture. The new file keeps the number of `old`, which marks the
- * handlers that may still run. */
+ * never a mixture. The new file keeps the random number of `old`, because that
+ * number marks handlers that may still be running. */
 static int file_rebuild(struct custody *old, const char *path,
                         const struct custody_spec *spec, uint64_t next_seq,
                         struct problem *p)
@@ -531,7 +532,8 @@ static int file_rebuild(struct custody *old, const char *path,
 
 /* ---- open and close ---- */
 
-/* Make the file fit the spec; a replaced file is opened again. */
+/* Make the file fit the spec. A file that does not fit is rebuilt and opened
+ * again. Called by custody_open. */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
@@ -620,7 +622,8 @@ int custody_open(struct custody **out, const char *path,
 }
 
 /* Crash before the mark: the next start recovers as after a kill. A file that
- * is torn still keeps its old boot id, for the next start to deal with. */
+ * is still torn keeps its old boot id, so that the next start finds it torn,
+ * too. */
 void custody_close(struct custody **custody)
 {
     struct custody *c = *custody;
@@ -780,8 +783,9 @@ uint64_t custody_store(const struct custody *c)
     return c->head->store;
 }
 
-/* Crash before the number is stored: some slots name no row any more, and the
- * next start does the same with the others. After it: all are done. */
+/* Crash before the store's number is stored: some slots name no row any more,
+ * and the next start unlinks the other slots. Crash after it: no slot names a
+ * row of the old store. */
 void custody_bind(struct custody *c, uint64_t store)
 {
     if (c->head->store == store)
@@ -842,9 +846,9 @@ const struct slot_fill *custody_fill(const struct custody *c)
     return &c->fill;
 }
 
-/* ---- what a worker that died left in its slots ---- */
+/* ---- slots that a dead worker has left ---- */
 
-/* Copy the whole file aside, once, before a record is given up. */
+/* Copy the whole file aside, once, before the first damaged slot is emptied. */
 static int copy_aside(struct custody *c, struct problem *p)
 {
     int fd;
@@ -905,9 +909,9 @@ int custody_recover(struct custody *c, struct problem *p)
 }
 
 /* A process killed before "clean" is stored lets the next start handle the same
- * slots again. After that, the slots are on disk as they are now, so the file
- * counts as closed in order. If the slots cannot be written, the file stays
- * torn. */
+ * slots again. After that store, the slots are on disk as they are now, so the
+ * file counts as closed in an orderly way. If the slots cannot be written, the
+ * file stays torn. */
 void custody_fix(struct custody *c)
 {
     struct boot now;

@@ -9,7 +9,8 @@
  *        _known, _holds: any program.
  * OWNS   The file, its mapping, the list of FREE slots.
  * FAILS  A problem: status 73 if the file cannot be used or there is no space,
- *        78 if it is of another version or damaged. It is then left untouched.
+ *        78 if it is of another version or damaged. The file is then left
+ *        untouched.
  */
 #ifndef COMMON_CUSTODY_CUSTODY_H
 #define COMMON_CUSTODY_CUSTODY_H
@@ -33,8 +34,9 @@ struct custody; /* opaque; body in custody.c */
 struct custody_spec {
     size_t body_bytes;   /* least room of a slot: the queue's mq_msgsize */
     unsigned slots;      /* number of slots now, 1 and up */
-    unsigned slots_max;  /* up to this number custody_grow may be needed, */
-    unsigned slots_more; /* and so many beyond it, or beyond a longer file */
+    unsigned slots_max;  /* number that custody_grow has to reach at least */
+    unsigned slots_more; /* slots to grow beyond slots_max, or beyond the number
+                          * in the file if that is larger */
     const char *aside;   /* folder on disk for the copy of a damaged file; NULL:
                           * the copy is made beside the file */
 };
@@ -44,7 +46,8 @@ struct custody_spec {
  * with its messages, and renamed over. */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
-/* Sync the file, mark it clean, and free the struct. NULL-safe; sets NULL. */
+/* Sync the file, mark it clean, and free the struct. Called by the owner of the
+ * file, when no other thread uses a slot. NULL-safe; sets NULL. */
 void custody_close(struct custody **custody);
 
 /* Make the slots of the last owner usable. Call this once, before the first
@@ -60,15 +63,17 @@ unsigned custody_damaged(const struct custody *c, const char **copy);
 /* Return true if the machine went down without an orderly close, so that slots
  * may be torn. */
 bool custody_torn(const struct custody *c);
-/* Mark a torn file as sound, after all its slots were recovered. */
+/* Mark a torn file as sound. Called on the engine's thread, after all its slots
+ * were recovered. */
 void custody_fix(struct custody *c);
 /* Return the random number of the file, which marks the handlers of its
  * messages. */
 uint64_t custody_nonce(const struct custody *c);
 /* Return the number of the store whose rows the slots name; 0: not known. */
 uint64_t custody_store(const struct custody *c);
-/* Note the store, before custody_recover. If the file names another store, each
- * slot that names a row becomes a message without a row. */
+/* Note the number of the store. Called on the engine's thread, before
+ * custody_recover. If the file names another store, each slot that names a row
+ * becomes a message without a row. */
 void custody_bind(struct custody *c, uint64_t store);
 /* Return the name of the disk file system that the file is on, where a kill
  * during writeback can lose a message; NULL: it is in memory (tmpfs).
@@ -85,8 +90,8 @@ unsigned custody_slots(const struct custody *c);
 unsigned custody_slots_most(const struct custody *c);
 size_t custody_body_bytes(const struct custody *c);
 const struct slot_fill *custody_fill(const struct custody *c);
-/* Add slots until there are `slots`, up to custody_slots_most. Writes them to
- * the file, which takes a while if they are many or large. */
+/* Add slots until there are `slots`, up to custody_slots_most. Called on any
+ * thread; waits for the disk, because the new slots are written to the file. */
 int custody_grow(struct custody *c, unsigned slots, struct problem *p);
 
 /* Return true if the file was removed: its messages are lost when this process
@@ -106,51 +111,35 @@ unsigned custody_index(const struct custody *c, const struct slot *slot);
  * uses any. `busy` has room for custody_slots. Returns how many there are. */
 size_t custody_busy(struct custody *c, struct slot **busy);
 
-/* Return the receive sequence of the next message. The caller holds one lock
- * from this call over the receive to custody_seq_used, so that the sequence is
- * the order of the queue. */
+/* Return the receive sequence of the next message. The caller takes a lock
+ * before this call, receives the message, calls custody_seq_used, and then
+ * releases the lock, so that the sequence is the order of the queue. */
 uint64_t custody_seq_next(const struct custody *c);
 void custody_seq_used(struct custody *c);
-/* Raise the next sequence to `least` if it is lower, at the start. */
+/* Raise the next sequence to `least` if it is lower. Called while no other
+ * thread receives. */
 void custody_seq_raise(struct custody *c, uint64_t least);
 
 /* ---- the header of the file ---- */
 
-/* Host byte order: the file never leaves the machine.
- *   offset size
- *        0    8  magic "MQWCUSTO"
- *        8    4  version (CUSTODY_VERSION)
- *       12    4  bytes of this header (4096)
- *       16    4  bytes of a slot's header (128)
- *       20    4  1: closed in an orderly way, 0: in use or killed
- *       24    8  bytes of a body
- *       32    8  bytes from one slot to the next
- *       40    8  random number of the file
- *       48    8  check sum of bytes 0..19 and 24..47 (FNV-1a)
- *       56    4  number of slots
- *       60    4  start of the machine, s since the epoch; 0: not known
- *       64    8  next receive sequence
- *       72   40  boot id of the machine's run that wrote it, text
- *      112    8  check sum of bytes 60..63 and 72..111, if not clean (FNV-1a)
- *      120    8  number of the store whose rows the slots name; 0: not known
- *     4096       slots
- * Change a row: raise CUSTODY_VERSION. */
+/* Host byte order; file_foreign recognizes the file of another machine. The
+ * slots follow at FILE_HEAD. After a change, raise CUSTODY_VERSION. */
 struct custody_head {
     char magic[8];
-    uint32_t version;
-    uint32_t head_bytes;
-    uint32_t slot_head_bytes;
-    uint32_t clean;
+    uint32_t version;         /* CUSTODY_VERSION | FILE_MACHINE */
+    uint32_t head_bytes;      /* FILE_HEAD */
+    uint32_t slot_head_bytes; /* SLOT_HEADER */
+    uint32_t clean;           /* 1: closed in order; 0: in use, or killed */
     uint64_t body_bytes;
-    uint64_t stride;
-    uint64_t nonce;
-    uint64_t sum;
-    uint32_t slots;
+    uint64_t stride;           /* bytes from one slot to the next */
+    uint64_t nonce;            /* random number of the file */
+    uint64_t sum;              /* of bytes 0 to 19 and 24 to 47 (FNV-1a) */
+    uint32_t slots;            /* number of slots */
     uint32_t boot_time;        /* with boot_id; 0: not known */
     _Atomic uint64_t next_seq; /* read by any thread */
-    char boot_id[BOOT_ID];
-    uint64_t owner_sum;
-    uint64_t store; /* whose rows the slots name; 0: not known */
+    char boot_id[BOOT_ID];     /* run of the machine that wrote the file */
+    uint64_t owner_sum;        /* of boot_time and boot_id, if not clean */
+    uint64_t store;            /* number of the slots' store; 0: not known */
 };
 _Static_assert(offsetof(struct custody_head, body_bytes) == 24,
                "custody format");
@@ -186,10 +175,10 @@ struct custody_seen {
     struct ulid id;     /* all 0: not named yet */
     int64_t row;        /* 0: none */
     uint32_t priority, failures, size;
-    int32_t pgid; /* of the handler; 0: none */
+    int32_t pgid; /* process group of the handler; 0: none */
     uint64_t seq, received_ns, started_ns;
     struct header header; /* fields 0: it has none, or a broken one */
-    char group[HEADER_VALUE_MAX + 1]; /* as the header says; "" none */
+    char group[HEADER_VALUE_MAX + 1]; /* group in the header; "": none */
     const void *data; /* a copy of the message, header included */
     size_t data_size; /* bytes of the copy; below `size` if it was cut short */
 };

@@ -1,4 +1,10 @@
-/* custody_look.c - what is in custody, from outside (see custody.h) */
+/* custody_look.c - reads the file of custody without owning it (see custody.h)
+ *
+ * mqctl calls custody_look to list messages in flight, also beside a running
+ * worker. custody_known checks a file before a worker opens it, and
+ * custody_holds before a runtime directory is left or removed. Nothing here
+ * writes to the file.
+ */
 
 #include <errno.h>
 #include <fcntl.h>

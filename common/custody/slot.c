@@ -13,8 +13,8 @@
 #define WORD_KEPT UINT64_C(0xffff7b00)
 _Static_assert((WORD_KEPT >> 8 & SLOT_BESIDE) == 0, "slot_run clears it");
 
-/* Store the word, as slot.h describes it, in one store. Every store before this
- * one is in the page already. */
+/* Store the word, as slot.h describes it, in one store. When the word is in the
+ * page, every earlier store of the thread is there as well. */
 static void word_set(struct slot *slot, struct slot_word w)
 {
     uint64_t word =
@@ -121,7 +121,8 @@ static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
 /* The kernel writes the priority before the body. So if the priority is set,
  * the message has left the queue, and it ends where the fill begins.
  * Crash before the last store: the slot is FREE, and no receive was begun.
- * Crash after it: it is RECEIVING, and slot_resolve decides by the priority. */
+ * Crash after the last store: the slot is RECEIVING, and slot_resolve decides
+ * by the priority. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
 {
     fill_body(slot, fill, slot->dirty);
@@ -141,10 +142,10 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
 }
 
 /* Writeback write-protects a page (page_mkclean in mm/rmap.c), so the next
- * store to it takes a fault, even if it is locked in memory. If a SIGKILL comes
- * during a fault in the kernel's copy, the copy fails and the message is lost:
- * on ext4 with msync(2) in a loop, 12,000 kills lost 10 messages, and none with
- * these stores.
+ * store to that page takes a fault, even if the page is locked in memory. If a
+ * SIGKILL comes during a fault in the kernel's copy, the copy fails and the
+ * message is lost: on ext4 with msync(2) in a loop, 12,000 kills lost 10
+ * messages, and none with these stores.
  * The loop reads nothing and skips the pages that slot_arm has just filled;
  * otherwise a 4-KiB message costs 10 ns more, because the processor waits for
  * the fill. */
@@ -265,9 +266,9 @@ void slot_unrun(struct slot *slot, bool may_have_run)
 
 /* Crash before the store: the next recovery finds the same reason and marks the
  * slot. Recovery sets SLOT_BESIDE in all RUNNING slots before slot_crashed
- * changes the state of the first. So if it is killed in between, either all
- * slots are marked, or as many are RUNNING as before, and the next recovery
- * decides the same. */
+ * changes the state of the first. If recovery is killed before the first
+ * slot_crashed, as many slots are RUNNING as before, and the next recovery
+ * decides the same. If it is killed later, all slots are marked already. */
 void slot_mark(struct slot *slot, unsigned flag)
 {
     struct slot_word w = slot_word(slot);
@@ -277,8 +278,8 @@ void slot_mark(struct slot *slot, unsigned flag)
 }
 
 /* Count the crash and hold the message, in one store. If recovery is killed
- * before the store, the next one counts this crash; after it, the slot is HELD,
- * and the crash is not counted again. */
+ * before the store, the next recovery counts this crash. If it is killed after
+ * the store, the slot is HELD, and the crash is not counted again. */
 void slot_crashed(struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -302,9 +303,9 @@ void slot_retire(struct slot *slot)
     FAULT_POINT("slot_retire_after_word");
 }
 
-/* A kill of the recovery between any two steps leaves RECEIVING, and the next
- * recovery comes to the same result: SLOT_LENGTH_INFERRED is stored before the
- * length is. */
+/* Crash of the recovery between any two steps: the slot is still RECEIVING, and
+ * the next recovery comes to the same result, because SLOT_LENGTH_INFERRED is
+ * stored before the length. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     struct slot_word w = slot_word(slot);

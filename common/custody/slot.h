@@ -2,8 +2,8 @@
  *
  * WHAT   A header and the bytes of a message in flight. Its states are FREE ->
  *        RECEIVING -> HELD -> RUNNING -> FREE.
- * WHO    The source of the worker, and custody.c at the start. A slot belongs
- *        to the thread that acquired it from custody.
+ * WHO    The source of the worker, and custody.c at the start, on the engine's
+ *        thread. A slot belongs to the thread that acquired it from custody.
  * OWNS   Nothing; slots are in the mapped file.
  * FAILS  Never.
  *
@@ -25,14 +25,14 @@
 #define SLOT_UNSET  UINT32_MAX /* priority, length: not known yet */
 #define SLOT_HEADER 128        /* bytes before the body */
 
-#define SLOT_SEQ_MAX (UINT64_C(1) << 62) /* above all, far from an overflow */
+#define SLOT_SEQ_MAX (UINT64_C(1) << 62) /* above every seq; no overflow */
 
 enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
 
 enum {
     SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen the message */
     SLOT_LENGTH_INFERRED = 1 << 1, /* the kill came before the length */
-    SLOT_BESIDE = 1 << 2, /* others were running when the worker last died */
+    SLOT_BESIDE = 1 << 2, /* other slots were RUNNING at the last crash */
 };
 
 /* Fields that change together share one 64-bit word, so that each transition is
@@ -41,7 +41,7 @@ enum {
 struct slot_word {
     enum slot_state state;
     unsigned flags;   /* SLOT_ bits above */
-    unsigned crashes; /* times a worker died while a handler had it */
+    unsigned crashes; /* worker crashes while the message was RUNNING */
     uint32_t attempt; /* number of this delivery, 1 and up; 0: not started */
 };
 
@@ -66,7 +66,7 @@ struct slot {
     /*  64  start of the handler's leader, clock ticks since boot: field 22 of
      *      proc_pid_stat(5) */
     uint64_t handler_start;
-    /*  72  its process group; 0: none (yet) */
+    /*  72  the handler's process group; 0: none (yet) */
     _Atomic int32_t handler_pgid;
     /*  76  bytes of the body that may differ from the fill */
     uint32_t dirty;
@@ -76,7 +76,7 @@ struct slot {
     uint8_t reserved1[4];
     /*  88  number that marks the handler's processes; 0: it is seq */
     uint64_t handler_mark;
-    /*  96  check sum of what does not change while HELD or RUNNING */
+    /*  96  check sum of the fields constant while HELD or RUNNING */
     uint64_t sum;
     /* 104 */
     uint8_t reserved2[24];
@@ -107,12 +107,14 @@ struct slot_word slot_word(const struct slot *slot);
 /* Return true if the slot is FREE: its word is 0. */
 bool slot_free(const struct slot *slot);
 
-/* FREE -> RECEIVING: prepare for the kernel to write a message. slot_arm and
- * slot_scrub may store 64 bytes, even if the room of the body is smaller. */
+/* FREE -> RECEIVING: prepare for the kernel to write a message. Called by
+ * mq_fetch, on the thread that receives, as are slot_warm, slot_disarm and
+ * slot_taken. slot_arm and slot_scrub may store 64 bytes, even if the room of
+ * the body is smaller. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
 /* Take the write fault of each page of a body of `room` bytes, just before the
- * kernel writes to it. `from`: bytes that slot_arm has just stored, which are
- * skipped. The body stays filled. */
+ * kernel writes to it. The first `from` bytes, which slot_arm has just stored,
+ * are skipped. The body stays filled. */
 void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
                size_t room);
 /* RECEIVING -> FREE: the queue was empty. */
@@ -129,10 +131,12 @@ struct slot_meta {
     struct ulid id;
 };
 void slot_hold(struct slot *slot, const struct slot_meta *meta);
-/* Make a received message, which is HELD, a run of that row. */
+/* Make a received message, which is HELD, a run of that row. Called for a
+ * replayed letter, on the thread that took the message. */
 void slot_link(struct slot *slot, int64_t row);
 /* Make a slot that names a row of a lost store a message without a row, marked
- * as redelivered. Does nothing for a slot without a row. */
+ * as redelivered. Called by custody_bind, on the engine's thread. Does nothing
+ * for a slot without a row. */
 void slot_unlink(struct slot *slot);
 /* HELD -> RUNNING as delivery failures + 1. */
 void slot_run(struct slot *slot, uint64_t started_ns);
@@ -147,10 +151,11 @@ void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */
 void slot_retire(struct slot *slot);
 
-/* Finish what a dead owner had begun in a slot. RECEIVING becomes FREE if the
- * kernel had not written yet, else HELD, with the length that can be inferred.
- * HELD or RUNNING: a row that slot_link had not finished is removed. `room`:
- * bytes of a body. */
+/* Finish what a dead owner, or a half-finished receive, had begun in a slot.
+ * Called on the engine's thread, at the start and at the stop. RECEIVING
+ * becomes FREE if the kernel had not written yet, else HELD, with the length
+ * that can be inferred. In a HELD or RUNNING slot, a row that slot_link had not
+ * finished is removed. `room` is the number of bytes of a body. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
 /* Fill the first `room` bytes of the body of a FREE slot. */
 void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);

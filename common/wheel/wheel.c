@@ -20,14 +20,15 @@
 #define SLOT_STALE    2u /* the earliest timer was removed */
 
 /* One cache line. The list is circular and includes `list`, whose deadline is
- * 0. Adding a timer has one branch, for the first timer of a slot, and removing
- * one has none: deadlines are random, so a mispredicted branch would cost more
- * than everything else. So removing a timer only sets SLOT_STALE, and slot_min
- * finds the minimum again when it is needed. */
+ * 0; before the slot is first used, all of it is 0. Deadlines are random, so a
+ * mispredicted branch would cost more than everything else. Adding a timer has
+ * only one branch that is hard to predict, for the first timer of a list;
+ * removing a timer has none: it only sets SLOT_STALE, and slot_min finds the
+ * minimum again when it is needed. */
 struct wheel_slot {
     _Alignas(64) struct wheel_timer list; /* next: first, prev: last */
     uint64_t min_ns; /* earliest deadline; if stale, not above it */
-    uint64_t notes;  /* SLOT_, one word: one store for all */
+    uint64_t notes;  /* SLOT_ bits in one word, so that one store sets all */
 };
 
 struct wheel_bank {
@@ -36,10 +37,11 @@ struct wheel_bank {
                             levels below: 1 << 8L, see wheel_start */
     struct wheel_slot *slot;   /* BANK_PLACES of the wheel's */
     uint16_t base;             /* added to a place to make wheel_timer.place */
-    uint16_t spreading;        /* that slot; only if floor is not 1 */
+    uint16_t spreading;        /* place of the slot being spread, unless floor
+                                * is 1 */
     uint32_t summary;          /* bit n: word[n] is not 0 */
-    uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] is, or was
-                                  until lately, not empty */
+    uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] may hold a
+                                * timer; 0: it is empty */
 };
 
 /* ---- a bank ---- */
@@ -99,7 +101,7 @@ static void place_clear(struct wheel_bank *b, unsigned at)
 }
 
 /* Find the earliest slot that is not empty; returns false if there is none.
- * Clears the bits of slots that have become empty, once for many adds. */
+ * Clears the bits of empty slots here, because timer_remove does not. */
 static bool place_find(struct wheel_bank *b, unsigned *at)
 {
     while (b->summary) {
@@ -262,11 +264,11 @@ _Static_assert(sizeof(struct wheel_timer) <= 32, "half a cache line a timer");
 
 /* Deadlines after now_ns are in the bank AHEAD, counted from the time reached.
  * A timer started with a deadline in the past goes to the bank `late`, which
- * counts from 0 as such a deadline may be anything. An advance turns `late`
- * into `due` and fires from AHEAD and `due`: so what a callback starts late
- * waits for the next advance, and all goes in order of deadline. With equal
- * deadlines AHEAD is first: when its timer was started the deadline was still
- * to come, so that was earlier. */
+ * counts from 0 as such a deadline may be anything. A round turns `late` into
+ * `due` and takes timers from AHEAD and `due`: so a timer that is started late
+ * during a round waits for the next round, and the timers of a round fire in
+ * order of deadline. Of two equal deadlines the one in AHEAD comes first,
+ * because its timer was started earlier, before the deadline. */
 enum { AHEAD, BANKS = 3 };
 
 struct wheel {
