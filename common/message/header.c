@@ -433,12 +433,13 @@ int header_write(char *buf, size_t room, const struct header *h,
     return w.used <= w.room ? (int)w.used : -EMSGSIZE;
 }
 
-/* ---- the short way to read a header that names its group only ---- */
+/* ---- a fast path for a header that has only a group ---- */
 
 /* Find the end of the printable ASCII text that starts at `at`, not after
  * `most`. Looks at eight bytes at a time: the top bit of any other byte is set
- * in one of three words, byte - 0x20, byte + 1 or the byte itself. A borrow or
- * a carry comes from such a byte only, so the first one is right. */
+ * in one of three words, byte - 0x20, byte + 1 or the byte itself. Only such a
+ * byte causes a borrow or a carry into the bytes behind it, so the first byte
+ * that is found is right. */
 static size_t text_end(const unsigned char *s, size_t at, size_t most)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -500,7 +501,7 @@ int header_group_raw(const void *body, size_t size, char separator,
     return -EBADMSG;
 }
 
-/* The separator must be one byte that cannot be part of a group by accident. */
+/* Refuse bytes above 0x7f, which could be a part of a character in a group. */
 int header_separator(const char *text, void *into, struct problem *p)
 {
     char *separator = into;

@@ -3,8 +3,10 @@
  *
  * WHAT   Reads and writes `MQW/1\n`, `name: value\n` lines, an empty line.
  *        Bytes that do not start with the magic line are a body as they are.
- * WHO    Any thread. Pure functions; nothing is copied: strings point into
- *        the caller's buffer and are not NUL-terminated.
+ * WHO    mqsend, mqdlq, and the properties of a broker's messages (envelope.h)
+ *        write headers; the worker, mqdlq and mqctl read them. Pure functions,
+ *        for any thread. Nothing is copied: strings point into the caller's
+ *        buffer and are not NUL-terminated.
  * FAILS  header_parse: -EBADMSG and a sentence in `why`. header_write:
  *        -EMSGSIZE over HEADER_MAX or the buffer, -EINVAL for a bad field.
  */
@@ -30,7 +32,8 @@
 #define HEADER_UNIQUE_MS   3600000             /* without HEADER_UNIQUE_FOR */
 #define HEADER_MS_MAX      (UINT64_C(1) << 53) /* exact in a JSON number too */
 #define HEADER_ATTEMPTS    1000000             /* as --max-attempts allows */
-/* How far ahead a worker takes a not-before, unless it was told otherwise. */
+/* Longest delay of a not-before that a worker accepts by default
+ * (--max-delay). */
 #define HEADER_MAX_DELAY "400d"
 
 enum {
@@ -95,7 +98,7 @@ bool header_group_alone(const void *data, size_t size, struct header *out);
 
 /* Find the group of a body without a header: the bytes before the first
  * `separator`; out->at NULL: no separator. -EBADMSG and a sentence in `why` if
- * no header could name such a group, so nobody meant one. */
+ * these bytes are no valid name of a group. */
 int header_group_raw(const void *body, size_t size, char separator,
                      struct header_text *out, char why[HEADER_WHY]);
 /* Read the value of --group-separator; *into is a char. */
@@ -112,9 +115,10 @@ int header_separator(const char *text, void *into, struct problem *p);
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY]);
 
-/* Return the size of the whole message by the header's own `size`, if the
- * length is not known (`room` bytes can be read); 0 if there is no header, it
- * is broken, has no `size`, or gives more than `room`. */
+/* Return the size of a message whose length is not known: its header and the
+ * `size` in the header. `room` bytes can be read. Returns 0 if there is no
+ * header, the header is broken or has no `size`, or the message would be longer
+ * than `room`. */
 size_t header_message_size(const void *data, size_t room);
 
 /* Step through the lines of a header that header_parse accepted, including

@@ -1,7 +1,8 @@
 /* steered.h - result of an order to run a waiting message now, or to cancel it
  *
  * WHAT   The results, and their names on the control socket.
- * WHO    Any thread.
+ * WHO    Any thread: the source and the store give a result, the worker's
+ *        control socket prints its name, and mqctl reads the name.
  */
 #ifndef COMMON_MESSAGE_STEERED_H
 #define COMMON_MESSAGE_STEERED_H

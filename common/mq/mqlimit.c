@@ -1,4 +1,7 @@
-/* mqlimit.c - the kernel's limits on message queues (see mqlimit.h) */
+/* mqlimit.c - the kernel's limits on message queues (see mqlimit.h)
+ *
+ * queue.c calls mqlimit_explain when a queue could not be opened or created;
+ * mqctl reads the limits to show them. Any thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

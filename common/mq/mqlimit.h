@@ -3,7 +3,7 @@
  * WHAT   Reads fs.mqueue.* and the limits of the process. Turns an errno of
  *        mq_open, which is often misleading, into an error that names the
  *        limit, its value, the requested value, and the command that raises it.
- * WHO    queue.c after a failed mq_open; mqctl doctor. Any thread.
+ * WHO    queue.c after a failed mq_open; mqctl doctor and explain. Any thread.
  * FAILS  Never; a limit that cannot be read counts as the kernel's default.
  */
 #ifndef COMMON_MQ_MQLIMIT_H

@@ -60,7 +60,8 @@ static int fd_open(const char *label, int oflag, mode_t mode,
     return fd == (mqd_t)-1 ? -errno : fd;
 }
 
-/* Convert to the kernel's type; too large stays too large. */
+/* Convert to the kernel's type. A value over `hard` becomes hard + 1, which the
+ * kernel refuses. */
 static long attr_clamp(uint64_t value, uint64_t hard)
 {
     return (long)(value > hard ? hard + 1 : value);
@@ -96,8 +97,9 @@ static int fd_create(const struct opening *o, bool *created)
     }
 }
 
-/* Find owner, mode and identity of a queue that could not be opened: by a
- * descriptor for less access if possible, else by its file. */
+/* Find owner, mode and identity of a queue that could not be opened: with a
+ * descriptor that only reads or only writes if possible, else by its file in
+ * /dev/mqueue. */
 static bool owner_find(const char *label, struct stat *st)
 {
     static const int less[] = {O_RDONLY, O_WRONLY};
@@ -183,7 +185,7 @@ static int open_explain(const struct opening *o, int err, struct problem *p)
                        (unsigned)(st.st_mode & 07777), group_sends);
 }
 
-/* Make a struct queue of a descriptor; reads the attributes once. */
+/* Make a struct queue for a descriptor, with the queue's attributes. */
 static int queue_wrap(struct queue **out, const char *label, int fd)
 {
     struct mq_attr attr;
@@ -259,9 +261,9 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
 }
 
 /* Return true if the link of a descriptor in /proc has that name, or if there
- * is no /proc. The link of a descriptor of mq_open(3) is the name itself; that
- * of a file opened below a mount point is a path. A name has no second
- * slash. */
+ * is no /proc. The link of a descriptor of mq_open(3) is the name itself; the
+ * link of a file opened below a mount point is a path. A name has one slash, so
+ * compare from the last slash. */
 static bool fd_has_name(int fd, const struct stat *st, const char *name)
 {
     static const char gone[] = " (deleted)";
@@ -465,7 +467,8 @@ long queue_bytes(const struct queue *q)
                : -EIO;
 }
 
-/* An open name counts as one link; only removing the name takes that away. */
+/* The name of a queue counts as its only link, so a queue without links has
+ * lost its name. */
 bool queue_gone(const struct queue *queue)
 {
     struct stat st;
@@ -503,7 +506,7 @@ ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
     do
         size = syscall(SYS_mq_timedreceive, queue->fd, buf, queue->message_size,
                        priority, NULL);
-    while (size < 0 && errno == EINTR); /* nothing was taken then */
+    while (size < 0 && errno == EINTR); /* no message was received then */
     return size < 0 ? -errno : size;
 }
 
@@ -571,7 +574,7 @@ bool queue_differs(const struct queue *queue, const struct queue_attr *want,
     return text[0] != '\0';
 }
 
-/* ---- patience ---- */
+/* ---- patience: how long a send waits before it reports that ---- */
 
 #define SILENCE_NS NS_PER_S
 

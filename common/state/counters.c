@@ -19,7 +19,7 @@
 #include "common/base/process_stat.h"
 #include "common/state/counters_file.h"
 
-#define TRIES 100 /* at a text that is being written */
+#define TRIES 100 /* most reads of a text that is being written */
 
 /* The last worker, from the header that it left in the file. */
 struct counters_last {
@@ -41,7 +41,7 @@ struct counters {
 
 /* ---- the writer ---- */
 
-/* Note that numbers are in memory only; the first reason counts. */
+/* Note why the numbers are in memory only; keep the first reason. */
 static void file_lose(struct counters *c, const char *what, int err)
 {
     if (!c->why[0])
@@ -138,9 +138,9 @@ int counters_copy(const char *to, const char *from)
     return err;
 }
 
-/* Two threads get different entries. A thread that sleeps here while the others
- * fill the whole ring may spoil the entry of another, which then belongs to no
- * message. The low bits of the time say how the message ended. */
+/* Each call gets an entry of its own. If a thread sleeps here while others fill
+ * the whole ring, its entry may mix with a newer one and then belongs to no
+ * message. The low bits of the time tell how the message ended. */
 void counters_settled(struct counters *c, enum counters_end end,
                       const struct ulid *id, uint64_t wall_ns)
 {
@@ -342,7 +342,7 @@ void counters_rest_done(struct counters *c)
     pthread_mutex_unlock(&c->rest_mtx);
 }
 
-/* A block that an earlier worker used is clear. */
+/* A block that an earlier worker used was cleared by runs_fold. */
 struct counters_block *counters_claim(struct counters *c)
 {
     struct counters_head *h = counters_head(c->map);
@@ -460,8 +460,8 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     return 0;
 }
 
-/* Read a text, again while the writer changes it; "" after TRIES times. Returns
- * its wall time. */
+/* Read a text. If the writer changes the text meanwhile, read again; after
+ * TRIES reads the text is "". Returns the wall time of the text. */
 static uint64_t text_read(const struct counters_words *w,
                           char out[COUNTERS_TEXT])
 {
@@ -497,8 +497,8 @@ void counters_header(const struct counters *c, struct counters_header *out)
         out->text_ns[i] = text_read(&h->texts[i], out->texts[i]);
 }
 
-/* Add a block to a sum. `ended` is read first, so that it is never over
- * `deliveries`. */
+/* Add a block to a sum. Read `ended` before `deliveries`, so that `ended` is
+ * never larger than `deliveries`. */
 static void block_sum(struct counters_sum *s, const struct counters_block *b)
 {
     uint64_t ended = counters_read(&b->ended);
@@ -525,8 +525,9 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->hooks_failed += counters_get(&b->hooks_failed);
 }
 
-/* Add blocks to each of the sums that are not NULL. If a start is adding up
- * runs at the same time, read again. */
+/* Add the blocks to each of the sums that are not NULL, with `earlier` also the
+ * earlier runs. If a worker starts meanwhile and folds its blocks (runs_fold),
+ * read again. */
 static void blocks_add(const struct counters *c, bool earlier,
                        struct counters_sum *sum, struct histogram_sum *handler,
                        struct histogram_sum *latency)
@@ -542,7 +543,7 @@ static void blocks_add(const struct counters *c, bool earlier,
         /* Count only blocks inside the mapping. */
         n = atomic_load_explicit(&h->blocks, memory_order_acquire);
         n = n < room ? n : (unsigned)room;
-        /* While `folds` is odd, the new sums have the numbers of the blocks. */
+        /* While `folds` is odd, the sums already include the blocks. */
         first = earlier && folds % 2 ? n : 0;
         if (sum)
             *sum = (struct counters_sum){.blocks = n};
@@ -625,7 +626,7 @@ void histogram_sum(struct histogram_sum *into, const struct histogram *h)
     }
 }
 
-/* Never below 0, because the worker may have restarted. */
+/* Use 0 for a count that is lower than before, because the worker restarted. */
 void histogram_since(struct histogram_sum *out,
                      const struct histogram_sum *later,
                      const struct histogram_sum *earlier)
@@ -641,8 +642,8 @@ void histogram_since(struct histogram_sum *out,
     out->total = total;
 }
 
-/* Use the end of the bucket in which the fraction is reached: it is certain to
- * hold that many. */
+/* Return the upper end of the bucket in which the fraction `q` is reached, so
+ * at least this fraction of the durations is no longer. */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q)
 {
     double want = q * (double)s->total;

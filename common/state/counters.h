@@ -252,20 +252,20 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max);
 /* If this start was refused, show readers again how the last worker ended,
  * without the numbers of either. Returns false if there was no last worker. */
 bool counters_give_back(struct counters *c);
-/* Lock the block of no work item, for what is settled elsewhere, until
- * counters_rest_done. */
+/* Lock and return block 0, which belongs to no work item, to count what other
+ * threads settle. Unlock it by counters_rest_done. */
 struct counters_block *counters_rest(struct counters *c);
 void counters_rest_done(struct counters *c);
-/* Write a copy of the counters to `path`, on the disk; 0 or -errno. Other
- * threads are at rest. */
+/* Write a copy of the counters to `path`, synced to disk, while no other thread
+ * counts. Returns 0 or -errno. */
 int counters_save(struct counters *c, const char *path);
-/* Return a block without an owner, up to blocks_max - 1 times (after that, our
- * bug: panic). Any thread. */
+/* Return a block without an owner. May be called blocks_max - 1 times; one more
+ * is a bug of ours, and panics. */
 struct counters_block *counters_claim(struct counters *c);
 /* Add the end of a message to the journal. Any thread. */
 void counters_settled(struct counters *c, enum counters_end end,
                       const struct ulid *id, uint64_t wall_ns);
-/* Return NULL if other processes can read the numbers, else why not. */
+/* Return why other processes cannot read the numbers; NULL if they can. */
 const char *counters_private(const struct counters *c);
 /* Close, or detach a reader. The file stays. NULL-safe; sets NULL. */
 void counters_close(struct counters **c);

@@ -3,31 +3,9 @@
  * WHAT   Its layout, and where each part of it is in a mapping, `map`.
  * WHO    counters.c, and tests of the format.
  *
- * The file (host byte order; it never leaves the machine;
- * docs/formats/counters.md):
- *   offset  size
- *        0     8  magic "MQWCOUNT"; written last
- *        8     4  version (COUNTERS_VERSION)
- *       12     4  bytes of this header (4096)
- *       16     8  bytes from one block to the next
- *       24     4  blocks there is room for
- *       28     4  blocks in use
- *       32     8  process id
- *       40     8  its start, field 22 of proc_pid_stat(5)
- *       48     8  wall time of the start, ns
- *       56    40  boot id of the machine's run, text
- *       96  16*8  gauges, enum counters_gauge
- *      224 2*208  texts, enum counters_text: sequence (odd: being written),
- *                 wall time, 192 bytes NUL-terminated
- *      640     4  start of the machine, s since the epoch; 0: not known
- *      704     8  entries ever written to the journal
- *      712     8  times that a start added up earlier runs, twice; odd: it is
- *                 doing so
- *     4096        journal, struct counters_past: a ring
- *   397312        sums of earlier runs, two of struct counters_block: the sums,
- *                 and the place where a start makes the next ones
- *   438272        blocks, struct counters_block
- * Change a row: raise COUNTERS_VERSION. A file of another version is replaced.
+ * The file never leaves the machine, so it has the byte order of the host.
+ * docs/formats/counters.md describes each field. After a change, raise
+ * COUNTERS_VERSION. A file of another version is replaced.
  */
 #ifndef COMMON_STATE_COUNTERS_FILE_H
 #define COMMON_STATE_COUNTERS_FILE_H
@@ -50,29 +28,30 @@ struct counters_past {
 };
 _Static_assert(sizeof(struct counters_past) == 24, "counters format");
 
+/* A text. Whole words, so that a reader never races with a byte. */
 struct counters_words {
-    _Atomic uint64_t seq;
-    _Atomic uint64_t when;
-    _Atomic uint64_t text[COUNTERS_TEXT / 8]; /* whole words, so that a reader
-                                                 never races with a byte */
+    _Atomic uint64_t seq;  /* odd: the text is being written */
+    _Atomic uint64_t when; /* wall ns */
+    _Atomic uint64_t text[COUNTERS_TEXT / 8];
 };
 
 struct counters_head {
-    _Atomic uint64_t magic;
+    _Atomic uint64_t magic; /* written last */
     uint32_t version;
     uint32_t head_bytes;
-    uint64_t stride;
-    uint32_t blocks_max;
-    _Atomic uint32_t blocks;
+    uint64_t stride;         /* bytes from one block to the next */
+    uint32_t blocks_max;     /* blocks that there is room for */
+    _Atomic uint32_t blocks; /* in use */
     _Atomic uint64_t pid;
-    _Atomic uint64_t pid_start;
-    _Atomic uint64_t started_ns;
+    _Atomic uint64_t pid_start;  /* field 22 of proc_pid_stat(5) */
+    _Atomic uint64_t started_ns; /* wall */
     char boot_id[BOOT_ID];
-    _Atomic uint64_t gauges[16];
+    _Atomic uint64_t gauges[16]; /* enum counters_gauge */
     struct counters_words texts[COUNTERS_TEXTS];
-    uint32_t boot_time;
-    _Alignas(64) _Atomic uint64_t past_next;
-    _Atomic uint64_t folds;
+    uint32_t boot_time;                      /* with boot_id; 0: not known */
+    _Alignas(64) _Atomic uint64_t past_next; /* entries ever in the journal */
+    _Atomic uint64_t folds; /* twice the starts that have added up earlier runs;
+                               odd: one is doing so */
 };
 _Static_assert(offsetof(struct counters_head, boot_id) == 56,
                "counters format");

@@ -60,7 +60,7 @@ int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                     struct problem *p);
 
 /* Join root/NAME.HASH, the folder for the state folder `home`, an absolute path
- * without symbolic links. False: it does not fit. */
+ * without symbolic links. Returns false if the result does not fit. */
 bool runtimedir_folder(char out[PATH_MAX], const char *root, const char *home);
 
 /* Find, make, check and lock the folder of the queue of `dir`. While the folder
@@ -74,25 +74,26 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p);
 /* Write the note again, after it was removed; 0 or -errno. */
 int runtimedir_note(const struct runtimedir *r, const struct statedir *dir);
-/* `orderly`: custody holds nothing. A folder that open made and that has no
- * custody is removed. */
+/* Unlock the folder, and remove it if runtimedir_open made it and it has no
+ * custody. `orderly`: custody holds nothing. */
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
                       bool orderly);
 /* Join folder/file, checked if it exists, as statedir_path does. */
 int runtimedir_path(const struct runtimedir *r, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
-/* For programs that only look: the path of a file of `dir`, in the folder that
- * its note names, or in the state folder itself, if it is there or there is no
- * note. A note that cannot be read: 73, or 77; one that is damaged: 78. */
+/* Find a file of the queue, for a program that only reads: in the folder that
+ * the note of `dir` names, or in `dir` itself if the file is there or there is
+ * no note. Status 73 or 77 if the note cannot be read, 78 if it is damaged. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
-/* Remove the folder of a queue that is not wanted any more and has no worker,
- * unless it is the state folder; `out` names it. 0 it is gone; -ENOTEMPTY it
- * holds messages, and stays; -ENOENT there is none; -EBUSY another process has
- * it; -EPERM only its owner may remove it; or another -errno. `has`: as holds
- * of runtimedir_wish; NULL: remove messages as well. */
+/* Remove the folder of a queue that has no worker and is not wanted any more,
+ * unless it is the state folder; `out` becomes its path. Returns 0 if it is
+ * gone, -ENOTEMPTY if it holds messages and stays, -ENOENT if there is none,
+ * -EBUSY if another process has it, -EPERM if only its owner may remove it, or
+ * another -errno. `has` is as `holds` of runtimedir_wish; NULL: remove messages
+ * as well. */
 int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
                       char out[PATH_MAX]);
 

@@ -26,7 +26,7 @@ struct statedir {
 #define STATEDIR_PIDFILE "worker.pid"
 
 #define STATEDIR_CONTROL "control"
-#define STATEDIR_REQUEST 2048 /* bytes of a line to it, NUL included */
+#define STATEDIR_REQUEST 2048 /* bytes of a request, NUL included */
 /* Prefix of a request, followed by a wall time in ns and a blank; the worker
  * refuses the request after that time. */
 #define STATEDIR_BEFORE      "before "

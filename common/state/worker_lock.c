@@ -18,16 +18,16 @@
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 
-#define TRIES 100 /* looks at a pidfile that is replaced each time */
+#define TRIES 100 /* most looks at a pidfile that is replaced each time */
 
 #define PHASE_WAIT_NS (3 * NS_PER_S)  /* a start takes about 20 ms */
 #define YOUNG_NS      (30 * NS_PER_S) /* longest start on a slow disk */
 #define SECOND_MS     20 /* time between taking the lock and writing the pid */
 
-/* Return YES if another process has the lock, NO, or -errno. The shared lock on
- * a descriptor that is closed immediately disturbs no other reader. A worker
- * that starts in this moment finds the lock taken, and tries again
- * (pidfile_lock in worker/files/pid_file.c). */
+/* Return YES if another process has the lock, NO, or -errno. The lock taken
+ * here is shared, so it disturbs no other reader. A worker that starts in this
+ * moment finds the lock taken, and tries again (pidfile_lock in
+ * worker/files/pid_file.c). */
 static int lock_is_held(int fd)
 {
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
@@ -132,9 +132,10 @@ enum worker_phase worker_phase(const struct statedir *dir)
     return phase_look(dir, &seen);
 }
 
-/* A worker holds the lock for some microseconds before it writes its pid; then
- * only the pidfile of a killed worker, or none, is visible. For a moment after
- * a kill, a child that the worker was starting still holds the lock. */
+/* Two looks are needed. A worker holds the lock for some microseconds before it
+ * writes its pid; until then, the pidfile is missing or is that of a killed
+ * worker. And for a moment after a kill, a child that the worker was starting
+ * still holds the lock. */
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w)
 {
     uint64_t now = clock_mono_ns();
@@ -199,7 +200,8 @@ enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
     return worker_lock_look(path, pid);
 }
 
-/* The directory is named because a worker may use another one. */
+/* Name the state directory, because a worker may be running with another
+ * one. */
 const char *worker_lock_clause(const char *state_dir, const char *queue,
                                char buf[WORKER_CLAUSE])
 {

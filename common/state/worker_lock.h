@@ -7,8 +7,9 @@
  *        them when the worker dies, before any process has waited for it, and
  *        every namespace sees them; a pid may be that of a zombie, of another
  *        process, or of another namespace.
- * WHO    Any thread of any program. Changes nothing.
- * FAILS  WORKER_UNSEEN.
+ * WHO    mqsend, mqdlq and mqctl; the worker, when it starts. Any thread.
+ *        Changes nothing.
+ * FAILS  WORKER_UNSEEN: the lock cannot be inspected from here.
  */
 #ifndef COMMON_STATE_WORKER_LOCK_H
 #define COMMON_STATE_WORKER_LOCK_H
