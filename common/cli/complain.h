@@ -1,4 +1,4 @@
-/* complain.h - report errors, catch signals, keep to a rate
+/* complain.h - report errors, catch signals, limit a rate
  *
  * WHAT   Prints "program: text" to stderr, with escapes for bytes that could
  *        trick a terminal, broken into lines that fit the terminal.
@@ -19,7 +19,7 @@
 /* Put this name, which is not copied, in front of each line from here on. A
  * program that mqctl runs is called "mqctl", and keeps that name. */
 void complain_as(const char *program);
-/* Print an error. Returns `status`, as all below. */
+/* Print an error. Returns `status`, as the next functions do. */
 int complain(int status, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int complain_of(const struct problem *p);
@@ -32,15 +32,15 @@ int complain_output(int status);
  * its last line, without the name of mqctl or mqdlq in front: usually the
  * error, after notes about progress. */
 const char *complaint_of(char *text);
-/* If stdin is a terminal, print what is read from it and how to end that, for a
- * user who forgot an argument. */
+/* If stdin is a terminal, print that `what` is read from it and how to end the
+ * input, for a user who forgot an argument. */
 void complain_reads(const char *what);
 
 /* ---- interrupted ----
  *
  * SIGINT, SIGTERM and SIGHUP end blocking calls with EINTR and are remembered,
  * so that a program can say how far it got before it dies of the signal. A
- * second signal kills at once.
+ * second signal kills the program.
  */
 
 /* Catch signals. An ignored one (nohup) stays ignored. */

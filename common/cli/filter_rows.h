@@ -1,7 +1,7 @@
-/* filter_rows.h - the flags that choose some of many messages or letters
+/* filter_rows.h - flags that filter messages or letters
  *
- * WHAT   Rows for options.h. Each takes the noun of what is chosen
- *        ("messages"), and where the value goes: FILTER_GROUP("letters",
+ * WHAT   Rows for options.h. Each macro takes the noun for the help text
+ *        ("messages") and the place of the value: FILTER_GROUP("letters",
  *        AT(filter.group)).
  * WHO    mqctl and mqdlq.
  */

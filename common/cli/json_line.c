@@ -12,9 +12,9 @@
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
 
-static bool without;
+static bool without; /* no memory was left */
 
-/* Complain at the very end, when a screen is a terminal again. */
+/* Complain at exit, after mqctl top has restored the terminal. */
 static void loss_report(void)
 {
     if (without)
@@ -34,8 +34,9 @@ static void *memory_take(size_t size)
 }
 
 /* jansson 2.14 does not check whether the buffer for a token could grow
- * (lex_save): a byte is left out, and the search for the closing quote may go
- * on behind the end. Crash: as after a kill at that place. */
+ * (lex_save): it drops a byte, and may look for the closing quote behind the
+ * end of the buffer. To exit there leaves what a kill at that place would
+ * leave. */
 void json_needs_memory(void)
 {
     atexit(loss_report);
@@ -169,7 +170,7 @@ int json_put_usage(json_t *object, const struct usage *usage)
 static const char digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* Four digits for each three bytes, "=" for missing ones. */
+/* Write four digits for each three bytes; "=" stands for a missing byte. */
 char *base64_encode(const void *data, size_t size)
 {
     const unsigned char *s = data;

@@ -13,7 +13,7 @@
 
 #define DAY_S  INT64_C(86400)
 #define DATE   (sizeof "2026-11-23" - 1)
-#define SHOWN  64 /* longer is no time */
+#define SHOWN  64 /* bytes; a longer text is not a time */
 #define LATEST ((uint64_t)INT64_MAX / NS_PER_S)
 
 /* Return the seconds that the local clock is ahead of UTC at that moment. */
@@ -39,9 +39,9 @@ static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
     seconds = shown_ns / NS_PER_S;
     if (seconds < 2 * DAY_S || seconds > LATEST - 2 * DAY_S)
         return -ERANGE;
-    /* The clock of that place is in the zone of the day before or of the day
-     * after, because no place changes its clock twice in that time. So there
-     * are up to two moments at which the clock shows this time. */
+    /* The local offset from UTC is that of a day before or that of a day after,
+     * because no place changes its clock twice within two days. So there are up
+     * to two moments at which the clock shows this time. */
     shown = (int64_t)seconds;
     before = shown - east_of(shown - DAY_S);
     after = shown - east_of(shown + DAY_S);

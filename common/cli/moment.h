@@ -1,7 +1,7 @@
 /* moment.h - parse a date and time of a command line
  *
- * WHAT   "14:30", "tomorrow 08:00", RFC 3339: in the local time zone ($TZ)
- *        unless the text names a zone.
+ * WHAT   Reads "14:30", "tomorrow 08:00" or RFC 3339, in the local time zone
+ *        ($TZ) unless the text names a zone.
  * WHO    The programs mqsend, mqdlq and mqctl, and the children of mqctl serve,
  *        in their only thread.
  * FAILS  -EINVAL: another form; -ERANGE: before 1970 or too late to hold. The
@@ -29,8 +29,9 @@ struct moment {
 /* Parse a moment. "HH:MM[:SS]" is the next time that the clock shows it; "today
  * HH:MM[:SS]", "tomorrow HH:MM[:SS]" and "YYYY-MM-DD[THH:MM[:SS]]" may be past.
  * Texts with "Z" or "+HH:MM" at the end, and "@seconds", do not depend on the
- * zone. Of a time that the clock shows twice, the first moment is meant; a time
- * that it skips is moved by as much as the clock is (RFC 5545, 3.3.5). */
+ * zone. If the clock shows a time twice, the first moment is taken. If the
+ * clock skips a time, the time is moved forward by as much as the clock (RFC
+ * 5545, 3.3.5). */
 int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
 
 /* Parse a moment in the past, for --since and --until. Accepts the forms of

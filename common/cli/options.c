@@ -120,7 +120,7 @@ static int number_read(const struct option_row *row, const char *text,
     bool digit = *text >= '0' && *text <= '9';
     uint64_t value = 0;
     char give[RANGE_TEXT], most[DURATION_TEXT], *end;
-    const char *flaw, *form = NULL; /* form of a value, for other texts */
+    const char *flaw, *form = NULL; /* what a duration or a size looks like */
     int rc = -EINVAL;
 
     if (row->words && strcmp(text, row->words) == 0) {
@@ -292,7 +292,7 @@ static const struct option_row *row_find(const struct option_table *table,
     return NULL;
 }
 
-/* Find a row by its letter; 0 is none. */
+/* Find a row by its letter; NULL for the letter 0. */
 static const struct option_row *row_letter(const struct option_table *table,
                                            char letter)
 {
@@ -338,7 +338,8 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
     if (size == 0 || size > GUESS_MAX)
         return false;
     if (strncmp(name, word, size) != 0) {
-        /* Any letter is one change away from any other. */
+        /* Make no guess for a single letter: each letter is one change away
+         * from every other. */
         if (size == 1 || strlen(name) == 1 || strlen(name) > GUESS_MAX)
             return false;
         d = word_distance(word, size, name, strlen(name));
@@ -350,7 +351,8 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
 }
 
 /* Guess the flag that was meant: the nearest name, such as --queue-depth for
- * --queue-dept, else a name with that word in it, for --depth. */
+ * --queue-dept, else a name that contains the word, such as --queue-depth for
+ * --depth. */
 static const struct option_row *row_guess(const struct option_table *table,
                                           const char *name, size_t size)
 {
@@ -400,8 +402,8 @@ static int row_take(const struct parse *run, const struct option_row *row,
     return rc;
 }
 
-/* Take the next argument as the value. "--" is not one: it ends the flags, and
- * a value was forgotten; --name=-- can still be said. */
+/* Take the next argument as the value. If it is "--", which ends the flags, the
+ * value was forgotten; --name=-- gives "--" as the value. */
 static int row_take_next(struct parse *run, const struct option_row *row)
 {
     int next = run->at + 1;
@@ -445,8 +447,7 @@ static int letters_take(struct parse *run)
         bool bare = row && (option_bare(row) || row->optional);
         int rc;
 
-        /* "-help" is a long name without its second dash, and -V may be meant
-         * for -v. */
+        /* Guess --help for "-help", and -v for "-V". */
         if (!row) {
             const char one[] = {'-', *letter, '\0'};
 
@@ -485,7 +486,7 @@ int options_parse(const struct option_table *table, int argc, char **argv,
         }
         if (text[0] == '-' && text[1]) {
             rc = text[1] == '-' ? long_take(&run) : letters_take(&run);
-        } else { /* operands gather at the front, of what has been read */
+        } else { /* move the operand behind those found before it */
             argv[run.at] = argv[*operands];
             argv[(*operands)++] = (char *)text;
         }
@@ -497,10 +498,10 @@ int options_parse(const struct option_table *table, int argc, char **argv,
 
 /* ---- --help ---- */
 
-#define WIDTH_PRESET 80 /* when the caller knows none */
+#define WIDTH_PRESET 80 /* columns if the caller gives no width */
 #define WIDTH_LEAST  20
-#define COLUMN_MOST  34 /* where sentences start at most */
-#define COLUMN_ALONE 8  /* where they start on lines of their own */
+#define COLUMN_MOST  34 /* last column where sentences may start */
+#define COLUMN_ALONE 8  /* where sentences on lines of their own start */
 #define SENTENCE_MIN 28 /* columns that a sentence beside its flag needs */
 #define LABEL_TEXT   128
 #define HELP_TEXT    1024
@@ -569,8 +570,8 @@ void options_help(const struct option_table *table, FILE *out, int width)
         fprintf(out, "\n%s\n", table->notes);
 }
 
-/* ---- --options-dump, for scripts/completion.awk, which has the fields, and
- * for scripts/mqctl/serve ---- */
+/* ---- --options-dump, for scripts/mqctl/serve and scripts/completion.awk,
+ * which lists the fields ---- */
 
 bool options_dump_asked(int argc, char **argv)
 {

@@ -2,7 +2,10 @@
  *
  * WHAT   Parses argv by a table; checks ranges; prints --help. The same rows
  *        feed the man-page check and shell completion.
- * WHO    Once, from main.
+ * WHO    main of each program, once, before it has threads. The worker also
+ *        reads and prints single values (option_read, option_print): in the
+ *        loop for mqctl set, and on a thread of the program that uses the
+ *        library.
  * OWNS   Nothing; strings point into argv.
  * FAILS  A problem with status 64 that names the flag, the value and what is
  *        allowed; an unknown flag comes with the nearest known one.

@@ -14,18 +14,18 @@
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
 
-#define NAME_ROOM  64
-#define NOTES_ROOM 2048
-#define LINE_MOST  79 /* columns of the exit statuses */
+#define NAME_ROOM  64   /* bytes of "mqctl drain" */
+#define NOTES_ROOM 2048 /* bytes of the exit statuses and the notes */
+#define LINE_MOST  79   /* columns of the exit statuses */
 
 /* The flags of one verb, for options_parse and options_help. */
 struct single {
     struct option_table table;
-    struct option_row *rows; /* its own; NULL: no memory */
+    struct option_row *rows; /* allocated; NULL: no memory */
     char name[NAME_ROOM], notes[NOTES_ROOM];
 };
 
-/* Return true if the word is one of "ls|show". */
+/* Return true if the word is in a list such as "ls|show"; NULL is empty. */
 static bool word_among(const char *words, const char *word)
 {
     size_t size = strlen(word);
@@ -312,7 +312,7 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     return -1;
 }
 
-/* Return the heading that a verb stands under. */
+/* Return the heading in --help under which a verb is listed. */
 static const char *heading_of(const struct subcommand_row *verb)
 {
     return verb->under ? verb->under : "Verbs";

@@ -33,7 +33,7 @@ struct subcommand_row {
 };
 
 struct subcommand_exit {
-    unsigned verbs; /* as in subcommand_flag */
+    unsigned verbs; /* as in option_row */
     int status;
     const char *means; /* a clause: "no worker is running" */
 };

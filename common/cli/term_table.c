@@ -12,7 +12,7 @@
 #include "common/cli/term.h"
 
 #define CELL_MIN 4  /* columns that a cut cell keeps: a letter and "..." */
-#define NAME_MIN 24 /* columns that names keep while others can give */
+#define NAME_MIN 24 /* columns that names keep while other cells can be cut */
 /* Columns that a cut cell keeps while extra columns are shown. */
 #define READABLE 12
 #define MARK     3 /* columns of "..." */
@@ -30,8 +30,8 @@ struct term_table {
     size_t n;
     char **cells; /* row by row; NULL = empty */
     size_t count, room;
-    size_t titled; /* columns whose titles are out; 0: none yet */
-    bool broken;   /* a cell is missing */
+    size_t titled; /* columns whose titles are printed; 0: none yet */
+    bool broken;   /* a cell is missing, for want of memory */
 };
 
 struct term_table *term_table_open(const struct term_column *columns, size_t n)
@@ -123,8 +123,8 @@ void term_cell_age(struct term_table *t, uint64_t wall_ns)
                                                     : "-");
 }
 
-/* Take from a column what it has over `least`, and over its title, at most
- * `over`. Returns how much. */
+/* Narrow a column by at most `over`, but not below `least` or the width of its
+ * title. Returns by how much. */
 static int width_give(const struct term_column *c, int *width, int least,
                       int over)
 {
@@ -140,9 +140,9 @@ static int width_give(const struct term_column *c, int *width, int least,
 
 #define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
 
-/* Take one from the widest column each time, until nothing is over or none can
- * give: names if `names`, else the others. Returns how many columns are
- * over. */
+/* Narrow the widest column by 1 at a time, until the table is no longer too
+ * wide by `over` or no column can be narrowed: columns of names if `names`,
+ * else the others. Returns by how much the table is still too wide. */
 static int widest_give(const struct term_table *t, int over, bool names,
                        int *widths)
 {
