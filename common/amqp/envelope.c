@@ -133,7 +133,7 @@ static void hash_add(uint64_t h[2], const void *data, size_t size)
 }
 
 /* Derive an id from the parts of a message that do not change from delivery to
- * delivery. Equal messages share it, because they differ in nothing. */
+ * delivery. Equal messages get the same id. */
 static void id_derive(struct envelope *e, const amqp_basic_properties_t *p,
                       const void *body, size_t size)
 {

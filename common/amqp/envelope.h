@@ -2,20 +2,22 @@
  *
  * WHAT   Reads the properties that mqsend and other producers write, and makes
  *        the text header of common/message from them. Writes the properties of
- *        a copy of a message: a retry, a delayed message, a dead letter; and
- *        those of a message of a POSIX queue, as a worker would have written
- *        them. Reads why and when a dead letter died, each attempt with its
- *        machine, and the end of the last stderr.
- * WHO    Any thread; the functions share nothing.
+ *        a copy that the worker publishes: a retry, a delayed message, a dead
+ *        letter. Writes properties for a message that comes from a POSIX queue.
+ *        Reads why and when a dead letter died, each attempt with its machine,
+ *        and the end of the last stderr.
+ * WHO    The worker's source on a broker and its --forward, mqsend, mqdlq and
+ *        mqctl move. Any thread; the functions share nothing.
  * OWNS   A pool of librabbitmq, from envelope_copy or envelope_make to
  *        envelope_copy_free, and from letter_envelope_read to
  *        letter_envelope_free; the text of a letter points into it.
  * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded; -EMSGSIZE: they
  *        are too long.
  *
- * A copy keeps the properties of others, except those that would change its
- * way: CC and BCC (more copies), user-id (must be ours), expiration (would end
- * before its time), and those of the broker (x-death, x-delivery-count, ...).
+ * A copy keeps the properties that other programs have set, except those that
+ * would misroute or lose the copy: CC and BCC (the broker would make more
+ * copies), user-id (must be our user), expiration (the copy would be dropped
+ * too early), and the broker's own (x-death, x-delivery-count, ...).
  */
 #ifndef COMMON_AMQP_ENVELOPE_H
 #define COMMON_AMQP_ENVELOPE_H
@@ -34,14 +36,14 @@
 struct envelope {
     struct ulid id;
     bool derived;      /* the id was made from the message, because no ULID
-                        * came with it; the same in each delivery */
+                        * came with it: equal messages share it */
     bool resent;       /* it may have been sent twice */
     uint64_t attempt;  /* number of failed attempts */
     uint64_t replay;   /* number of its replays as a dead letter */
     uint64_t hop;      /* number of queues that it has waited in */
     uint64_t line;     /* the same for all copies of one original; 0: it is
                         * not a copy */
-    uint64_t sent_ns;  /* wall, as its sender wrote it; 0: not to the ns */
+    uint64_t sent_ns;  /* wall, ns, written by the sender; 0: not given */
     uint64_t first_ns; /* wall; first receipt by a worker; 0: none */
     uint64_t due_ns;   /* wall; time before which it must not run; 0: now */
     uint32_t priority;
@@ -87,8 +89,8 @@ struct envelope_copy {
     amqp_pool_t pool;
 };
 
-/* Decode properties. Their memory is in `pool`, to be emptied by the caller;
- * NULL: they cannot be decoded, and the pool is empty. */
+/* Decode properties into memory of `pool`, which the caller empties. NULL: they
+ * cannot be decoded, and the pool is empty. */
 amqp_basic_properties_t *envelope_decode(amqp_bytes_t raw, amqp_pool_t *pool);
 /* Read the encoded properties (`raw`) of a message with this body, and write
  * its text header to `head`. */
@@ -110,7 +112,8 @@ void envelope_copy_free(struct envelope_copy *c);
 int envelope_attempt_add(amqp_bytes_t *out, amqp_bytes_t raw,
                          const struct ulid *id,
                          const struct envelope_attempt *failed);
-/* Return the `number` of a copy that comes back (basic.return); 0: none. */
+/* Return the `number` of a copy that the broker could not route and sends back
+ * (basic.return); 0: none. */
 uint64_t envelope_number(amqp_bytes_t raw);
 
 struct letter_attempt {

@@ -41,13 +41,13 @@ struct link_setup {
 struct link {
     amqp_connection_state_t c;
     int fd;
-    unsigned host;   /* of the operand's */
+    unsigned host;   /* index in the operand's hosts */
     unsigned server; /* its version: 0x030a08 is 3.10.8 */
     char version[32];
     bool blocked;       /* the broker accepts no messages */
-    bool limited;       /* a declared queue has a delivery limit unasked */
+    bool limited;       /* a queue has a delivery limit that is not ours */
     char why[LINK_WHY]; /* reason of the last error */
-    uint16_t code;      /* of the broker for that: 404, 406, ...; 0: none */
+    uint16_t code;      /* the broker's for `why`: 404, 406, ...; 0: none */
 };
 
 /* Connect to one of the hosts, in turn from `first` on, until one lets us in or
@@ -55,19 +55,21 @@ struct link {
 int link_open(struct link **out, const struct link_setup *setup, unsigned first,
               struct problem *p);
 /* Read the next frame, without waiting: YES; NO: there is none; -errno: the
- * connection is gone. Before waiting on `fd`, read until NO: a call that waits
- * for an answer keeps back the frames that come before it. Sends due
- * heartbeats. Pointers of a frame are valid until amqp_maybe_release_buffers.
+ * connection is gone. Before waiting on `fd`, read until NO: while a call waits
+ * for its answer, librabbitmq queues other frames, and `fd` does not become
+ * readable for them. Sends due heartbeats. Pointers of a frame are valid until
+ * amqp_maybe_release_buffers.
  */
 int link_frame(struct link *l, amqp_frame_t *frame);
 /* Read a text that the server sent at login, such as "cluster_name"; "": it
  * sent none. */
 void link_property(const struct link *l, const char *name, char *out,
                    size_t room);
-/* Convert the result of a call that is answered: 0, -EPROTO if the broker
- * closed the channel (`code` and `why`), or -errno: the connection is gone. */
+/* Convert the result of a call that waits for the broker's answer. Returns 0;
+ * -EPROTO if the broker closed the channel (see `code` and `why`); or -errno:
+ * the connection is gone. */
 int link_reply(struct link *l, amqp_rpc_reply_t reply);
-/* Convert the result of a call that is not answered. */
+/* Convert the result of a call that waits for no answer. */
 int link_status(struct link *l, int status);
 /* Return true if the broker closes the channel or the connection by this
  * method, with `code` and `why` filled. */
@@ -89,8 +91,8 @@ amqp_table_entry_t entry_true(const char *name);
 
 /* ---- a message that comes in, frame by frame ---- */
 
-/* Its bytes are in one block of malloc(3): `before` bytes for its owner, the
- * encoded properties, `gap` bytes, the body. */
+/* A message is in one block of malloc(3): `before` bytes for the owner of the
+ * block, the encoded properties, `gap` bytes, the body. */
 struct incoming {
     size_t before, gap;   /* constant */
     uint64_t tag;         /* 0: no message has begun */
@@ -102,8 +104,8 @@ struct incoming {
     size_t body_size, filled;
 };
 
-/* Use a frame of the channel. YES: the message is whole, and `block` is the
- * caller's until incoming_next; NO: more must come; -errno. */
+/* Add a frame of the channel to the message. YES: the message is complete, and
+ * `block` is the caller's until incoming_next; NO: more must come; -errno. */
 int incoming_frame(struct incoming *in, struct link *l, const amqp_frame_t *f);
 /* Expect another message. Frees `block`, unless the caller has set it to NULL.
  */

@@ -76,7 +76,8 @@ struct publisher_setup {
     bool create;      /* create missing queues */
     bool priorities;  /* messages have some; refused before SERVER_4 */
     uint64_t wait_ns; /* for a confirm; UINT64_MAX: as long as it takes */
-    bool (*stop)(void *arg); /* asked while it waits: true ends it (-EINTR) */
+    bool (*stop)(void *arg); /* called while it waits; true: give up with
+                                -EINTR. NULL: never give up */
     void *arg;
 };
 
@@ -95,7 +96,8 @@ uint64_t publisher_confirmed(const struct publisher *b);
 /* Count the messages that are certainly in no queue, after -ENOENT. 0 if some
  * were published twice, as the first time may have been enough. */
 uint64_t publisher_refused(const struct publisher *b);
-/* Create the queue for messages that wait for `ms`, if it is missing. */
+/* Create the queue for messages that wait for `ms`, if it is missing. Asks the
+ * broker once for each. */
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p);
 /* Return the most bytes that a body may have, if the broker refused a longer

@@ -11,7 +11,9 @@
  *        All are quorum queues with at-least-once dead lettering, so that the
  *        broker confirms each of its own moves. What the broker would drop from
  *        a queue goes to the next one: from NAME to NAME.dead.
- * WHO    The thread that has the link. The functions without one: any thread.
+ * WHO    The worker's inbox and outbox, its --forward, mqsend, mqdlq and mqctl
+ *        doctor, each on the thread that has the link. The functions without a
+ *        link: any thread.
  * OWNS   Nothing.
  * FAILS  A problem: 77 a right is missing; 78 a queue exists and is of another
  *        kind; 66 it does not exist, and must not be created; 69 the
@@ -54,7 +56,8 @@ int topology_wait(struct link *l, const struct topology *t, unsigned part,
  * message would wait there for ever, and its sender would not know. */
 int topology_there(struct link *l, const struct topology *t, unsigned part,
                    struct problem *p);
-/* Count the messages and the consumers of a queue: 0, or -errno. */
+/* Count the messages and the consumers of a queue; either may be NULL. 0, or
+ * -errno. */
 int topology_count(struct link *l, const char *queue, uint32_t *messages,
                    uint32_t *consumers);
 

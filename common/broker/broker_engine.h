@@ -7,7 +7,7 @@
  *        then there is no engine, and the operand is refused here. And one
  *        table for all programs: an option or a verb that cannot be used with
  *        such an operand, and the reason why.
- * WHO    Each program, after it has read its command line.
+ * WHO    The main thread of each program, after it has read its command line.
  * OWNS   Nothing.
  * FAILS  broker_engine_of: NULL and a problem with status 64. The checks: a
  *        problem with status 64 that names the option and the reason.

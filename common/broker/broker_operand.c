@@ -24,8 +24,9 @@
 #define SCHEME_TLS "amqps://"
 #define PORT       5672
 #define PORT_TLS   5671
-#define SAFE       100 /* of a part in a sentence */
-#define LIKE       "like amqp://orders@mq1,mq2/%%2F/orders" /* in a format */
+#define SAFE       100 /* bytes of a part in a message */
+/* An example for messages; %% because it is part of a format. */
+#define LIKE "like amqp://orders@mq1,mq2/%%2F/orders"
 
 /* A part of the operand. */
 struct part {
@@ -39,7 +40,7 @@ bool broker_operand_is(const char *text)
            strncmp(text, SCHEME_TLS, strlen(SCHEME_TLS)) == 0;
 }
 
-/* Refuse a part that is no secret. */
+/* Refuse a part. The message quotes it, so it must not be a secret. */
 static int part_refuse(struct problem *p, const char *name, struct part part,
                        const char *what)
 {
@@ -159,7 +160,8 @@ static void name_escape(FILE *out, const char *text)
             fprintf(out, "%%%02X", (unsigned)(unsigned char)*c);
 }
 
-/* Name the folder after the first host, as one broker may have many. */
+/* Make the folder's name. It has only the first host, because a broker may have
+ * many. */
 static int folder_fill(struct broker_operand *o, struct problem *p)
 {
     FILE *out = fmemopen(o->folder, sizeof o->folder, "w");
@@ -334,7 +336,8 @@ static int password_check(char out[BROKER_PASSWORD], size_t size,
     return 0;
 }
 
-/* Read a file, which only its owner may read. */
+/* Read the password from a file, unless others can read it or the group can
+ * change it. */
 static int password_read(char out[BROKER_PASSWORD], const char *path,
                          struct problem *p)
 {
@@ -364,7 +367,7 @@ static int password_read(char out[BROKER_PASSWORD], const char *path,
     return password_check(out, (size_t)n, path, p);
 }
 
-/* Take the password out of the environment, which handlers get. */
+/* Take the password out of the environment, because handlers inherit that. */
 static int variable_take(char out[BROKER_PASSWORD], struct problem *p)
 {
     char *value = getenv(VARIABLE);

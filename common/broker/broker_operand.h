@@ -6,9 +6,10 @@
  *        the password of the operand's user: --password-file FILE,
  *        $CREDENTIALS_DIRECTORY/amqp-password, $AMQP_PASSWORD, or "guest" for
  *        the user guest on loopback; in this order.
- * WHO    Any thread, and pure functions; but broker_password_find: one thread,
- *        before there are others. It takes AMQP_PASSWORD out of the
- *        environment, so that no handler is given it.
+ * WHO    Every program, for its operand and its flags. The functions are pure,
+ *        for any thread, except broker_password_find: it takes AMQP_PASSWORD
+ *        out of the environment, so that no handler is given it, and is called
+ *        before the program has a second thread.
  * OWNS   Nothing; text is in the struct, or argv's. The caller wipes the
  *        password.
  * FAILS  A problem that repeats no password: status 64 (wrong, or no password
