@@ -7,7 +7,7 @@
 #include "worker/flow/flow.h"
 #include "worker/flow/dispatch.h"
 
-#define WAIT_NS NS_PER_S /* a suspect waits so long before that is logged */
+#define WAIT_NS NS_PER_S /* a longer wait of a suspect is logged */
 
 bool crashes_too_many(const struct flow *f, const struct message *m)
 {
@@ -41,7 +41,7 @@ void crashes_wait_log(struct timer *timer)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* Note which suspect waits; NULL: none does any more. */
+/* Note which suspect is waiting; NULL: no suspect is waiting any more. */
 static void wait_note(struct flow *f, struct message *m)
 {
     struct crashes *c = &f->crashes;
@@ -59,9 +59,9 @@ static void wait_note(struct flow *f, struct message *m)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* The gate shuts before it is asked how many run, and a work item that counts
- * itself in looks at the gate after that. So of two that do this at once, one
- * sees the other. */
+/* The suspect is marked at the gate before the running items are counted, and a
+ * work item that has counted itself in looks for that mark before it takes a
+ * message. So if both happen at once, at least one thread sees the other. */
 bool crashes_run_alone(struct flow *f, struct message *m, bool beside)
 {
     char id[ULID_TEXT];

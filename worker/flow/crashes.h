@@ -9,8 +9,7 @@
  *        processed. Sources report the facts: message.crashes, and
  *        MESSAGE_CRASHED_ALONE.
  * WHO    too_many, is_suspect: any thread. run_alone: the work item that has
- *        taken the message. ended, stuck: any work item. init, fini: the
- *        engine.
+ *        taken the message. ended, stuck: any work item. wait_log: the loop.
  * OWNS   A timer, which fires once a suspect has waited for a second.
  * FAILS  Never.
  */
@@ -34,7 +33,7 @@ struct flow;
 struct crashes {
     struct timer timer;
     pthread_mutex_t mtx;
-    uint64_t seq; /* m  of the suspect that waits; 0: none does */
+    uint64_t seq; /* m  of the suspect that is waiting; 0: none is */
     struct ulid id;
     uint32_t count; /* m  its crashes */
 };
@@ -51,12 +50,12 @@ bool crashes_is_suspect(const struct flow *f, const struct message *m);
  * put it back: it comes up again when they have ended. `beside`: the work item
  * has another message open. */
 bool crashes_run_alone(struct flow *f, struct message *m, bool beside);
-/* Let other messages start again if the one with this sequence was the suspect:
- * its handler has ended and the worker lives, or it will not run now. */
+/* Let other messages start again if the one with this sequence was the suspect.
+ * Called when its handler has ended, or when it will not run now. */
 void crashes_ended(struct flow *f, uint64_t seq);
 /* Let other messages start again if the suspect cannot come up now, because its
- * group is blocked or held, or it was discarded. One of the work items asks
- * this between two messages. */
+ * group is blocked or held, or it was discarded: otherwise all would wait for
+ * an operator. Work items call this between two messages. */
 void crashes_stuck(struct flow *f);
 
 #endif

@@ -49,12 +49,10 @@ static bool can_park(const struct flow *f)
 /* ---- groups that are closing ---- */
 
 /* A close compares receive sequences, not times, because a message of a spool
- * enters its group long after it was received. The group accepts messages that
- * were received before the close. Messages received after it, until all of the
- * former are settled, are refused when their turn comes.
+ * enters its group long after it was received; it is refused when its turn
+ * comes.
  * close_mtx is held while a lease of a group ends, so that no other thread sees
- * the group removed before the close has recorded which messages it refuses.
- */
+ * the group removed before the close has recorded which messages it refuses. */
 
 bool dispatch_closes(const struct flow *f)
 {
@@ -239,8 +237,7 @@ struct closing_key *dispatch_closing(struct flow *f, size_t *count)
 
 /* Release a held group if it has no letter. Returns YES, NO or -errno. The
  * source is asked without the lock. A message that dies during the call finds
- * the group held and marks it for a recheck; then the source is asked again.
- */
+ * the group held and marks it for a recheck; then the source is asked again. */
 static int group_unhold(struct flow *f, const char *key, size_t size)
 {
     int has;
@@ -279,8 +276,7 @@ int dispatch_release(struct flow *f)
 
 /* Log that a group waits for an operator, and have the source watch its letter.
  * The letter may have been removed before the watch began, so the source is
- * asked once more. The watch notices each letter that is removed after that.
- */
+ * asked once more. The watch notices each letter that is removed after that. */
 static void held_watch(struct flow *f, const char *key, size_t size)
 {
     int released;
@@ -486,8 +482,7 @@ static bool park_some(struct flow *f)
 /* Only one thread parks; another one that finds `parking` set returns. So the
  * thread that parked checks again after it has cleared `parking`, because the
  * lookahead may have been filled since. It does not try again during a delay
- * after a failure, because take_any calls this for each message.
- */
+ * after a failure, because take_any calls this for each message. */
 void dispatch_relieve(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
@@ -575,8 +570,7 @@ bool dispatch_empty(const struct flow *f)
 }
 
 /* Return a message's priority in its group. If the source keeps the order of
- * groups, a priority does not change it: the result is 0.
- */
+ * groups, a priority changes nothing: the result is 0. */
 static uint32_t priority_in(const struct flow *f, const struct message *m)
 {
     return can_park(f) ? m->priority : 0;
@@ -708,8 +702,7 @@ static int group_take(struct flow *f, struct group *lease, unsigned lane,
 
 /* A group whose next message cannot be loaded yet is released. It is on the run
  * queue, or enters it when the message can be loaded, and each thread checks
- * the run queue before it sleeps.
- */
+ * the run queue before it sleeps. */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
 {
     struct group *lease;

@@ -1,13 +1,14 @@
 /* dispatch.h - messages of groups: from where they wait to a thread
  *
- * WHAT   Applies groups.h to messages: a message that waits in its group is
- *        lent; messages behind a blocked head are parked in the source when
- *        slots or the lookahead run out; a lease ends with the verdict.
- *        docs/ordering.md.
- * WHO    Pool threads; dispatch_add of fresh messages inside of
- *        flow.take_lock, so that a group's order is the source's. restore, and
- *        add at recovery: the engine. groups, held, list, shut, reopen,
- *        closing, set_quantum: also the loop.
+ * WHAT   Applies groups.h to messages. A message that waits in its group is
+ *        lent by the source. When slots or the lookahead run out, messages
+ *        behind a blocked head are parked: the source stores them. A thread
+ *        that delivers a message of a group has a lease of the group until the
+ *        verdict. docs/ordering.md explains groups to users.
+ * WHO    Pool threads. dispatch_add and dispatch_enter of fresh messages are
+ *        called inside of flow.take_lock, so that a group's order is the
+ *        source's. restore, and add at recovery: the engine. shut, reopen,
+ *        closing: also the loop.
  * OWNS   The messages that wait in their groups.
  * FAILS  -errno of the source, -ENOMEM.
  */
@@ -47,8 +48,8 @@ int dispatch_restore(void *flow, const struct source_group *group);
 
 /* Return true if no message of a group waits, lent or parked. */
 bool dispatch_empty(const struct flow *f);
-/* Return true if one more message may be received, which may be of a group:
- * --lookahead and --max-parked allow it. */
+/* Return true if --lookahead and --max-parked allow one more message to be
+ * received, because it may be of a group. */
 bool dispatch_room(struct flow *f);
 /* Return true if a group has something to deliver or to park. */
 bool dispatch_ready(const struct flow *f);
@@ -101,8 +102,7 @@ void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
                       uint64_t seq, bool letter);
 /* Do the same with GROUP_GOES_ON, for a message that is no letter. */
 void dispatch_done(struct flow *f, struct group *lease);
-/* Handle the death of a stored message without a lease: its group is unblocked
- * or held. */
+/* Unblock or hold the group of a stored message that died without a lease. */
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq);
 /* Return a message that was not delivered to the front of its group, and end
  * the lease; without a lease, to the front of the ready list. */

@@ -1,7 +1,8 @@
-/* flow.h - from where messages come to a verdict: what the parts share
+/* flow.h - the parts that a message passes, from its source to its verdict
  *
- * WHAT   The parts, opened and closed by the engine in order. Each keeps its
- *        own state and its own lock.
+ * WHAT   One struct with all of them, so that each can reach the others. The
+ *        engine opens and closes them in order. Each has its own state and its
+ *        own lock.
  * WHO    The parts of worker/flow/, and those above it (operate/).
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
@@ -61,17 +62,15 @@ struct flow {
     /* Held to take a message and to put it into its group, so that both happen
      * in the order of the source. */
     struct quick_lock take_lock;
-    atomic_uint due_first;    /* a  due messages to take before fresh ones */
-    atomic_bool backlog_full; /* a  that it is full was logged, and not yet that
-                                 there is room */
+    atomic_uint due_first;    /* a  due messages before fresh ones; take_turn */
+    atomic_bool backlog_full; /* a  waiting_full was logged, waiting_room not */
     atomic_bool growing;      /* a  a job resizes the source; set in the loop */
-    _Atomic uint64_t stale;   /* a  number of claims that were gone */
-    _Atomic uint64_t stale_logged_ns; /* a  last claims_gone, monotonic; 0:
-                                       * none */
-    atomic_bool warned_unique;        /* a  keys_ignored was logged */
-    atomic_bool warned_timeout;       /* a  that a time limit was cut */
-    bool started; /* messages run; before, the start finds what was left. The
-                     loop's */
+    _Atomic uint64_t stale;   /* a  messages whose claim was gone */
+    _Atomic uint64_t stale_logged_ns; /* a  last claims_gone; 0: none */
+    atomic_bool warned_unique;        /* a  unique_not_looked_at was logged */
+    atomic_bool warned_timeout;       /* a  timeout_cut was logged */
+    bool started; /* recovery is over and messages are taken; set by the engine
+                   * before any other thread takes one */
 };
 
 /* Initialize the parts that cannot fail, once `set` and `ops` are there. Called

@@ -1,8 +1,8 @@
 /* gate.c - whether messages may be taken, and why not (see gate.h)
  *
  * A thread that changes a reason not to take messages sends GATE_CHANGED after
- * the change, and a work item does after it has counted itself out. So of two
- * that happen at once, the later one sees both.
+ * the change, and a work item sends it after it has counted itself out. So if
+ * two changes happen at the same time, the thread that is later sees both.
  */
 #include "worker/flow/gate.h"
 
@@ -18,7 +18,7 @@
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
-/* Work the attention bits out from the reasons as they are now. */
+/* Derive the attention bits from the reasons as they are now. */
 static unsigned attend_bits(struct gate *g)
 {
     unsigned running = gate_running(g), bits = 0;
@@ -38,9 +38,8 @@ static unsigned attend_bits(struct gate *g)
 }
 
 /* Set the gate's attention bits, after each change of a reason. The last thread
- * to get the lock has seen all changes. A change that takes no lock while its
- * bit is clear (running_changed) is seen in the second look.
- */
+ * to get the lock has seen all changes. `running` may change without the lock
+ * (gate_enter), so the bits are computed again until they agree. */
 static void gate_attend(struct gate *g)
 {
     unsigned bits;
@@ -53,12 +52,11 @@ static void gate_attend(struct gate *g)
     pthread_mutex_unlock(&g->attend_mtx);
 }
 
-/* Set the bits after `running` became `n`, and before an item that was counted
- * in takes anything. A single work item is over no cap, which is 1 at least,
- * and has none beside it: the bits are worked out only where there were two, or
- * where one of them is set. A thread that sets it at the same time reads
- * `running` after that.
- */
+/* Update the bits after `running` became `n`, and before an item that was
+ * counted in takes a message. A single work item needs none of these bits: the
+ * cap is at least 1, and no item runs beside it. So the bits are derived only
+ * if two items run, or if one of the bits is still set. A thread that sets one
+ * of these bits at the same time reads `running` after that. */
 static void running_changed(struct gate *g, unsigned n)
 {
     if (n > 1 || atomic_load(&g->attention.bits) & (ATTEND_OTHERS | ATTEND_CAP))
@@ -159,8 +157,8 @@ const char *gate_why_text(enum gate_why why)
     return texts[why];
 }
 
-/* A caller that finds no room learns when there is some: a thread that makes
- * room sends GATE_CHANGED after that. */
+/* A caller that finds no room need not try again: the thread that makes room
+ * sends GATE_CHANGED after that. */
 bool gate_enter(struct gate *g)
 {
     unsigned n = atomic_load(&g->running);
@@ -216,7 +214,7 @@ static void trouble_over(struct timer *timer)
     gate_unhold(CONTAINER_OF(timer, struct gate, trouble_timer), HOLD_QUEUE);
 }
 
-/* The delay doubles while the trouble comes back soon after it. */
+/* The delay doubles if the trouble comes back soon after the last delay. */
 void gate_trouble(struct gate *g, const char *what, int err)
 {
     uint64_t now = clock_mono_ns(), wait;
@@ -242,8 +240,9 @@ void gate_trouble(struct gate *g, const char *what, int err)
     timers_start(g->timers, &g->trouble_timer, ns_add(now, wait));
 }
 
-/* Let the breaker send a probe, beside handlers that have been running since
- * before it opened: the first of all these that ends decides. */
+/* Let the breaker send a probe. Handlers that were started before the breaker
+ * opened may still be running: the first handler that ends, old or probe,
+ * decides. */
 static void breaker_probe(struct timer *timer)
 {
     struct gate *g = CONTAINER_OF(timer, struct gate, breaker_timer);

@@ -3,7 +3,8 @@
  * WHAT   Counts the running work items and limits their number by the cap, the
  *        holds, the breaker and a message that runs alone. Holds, the breaker,
  *        delays after trouble and the end of a run are applied here.
- * WHO    init, fini: the engine. Any thread, unless marked otherwise.
+ * WHO    init, fini: the engine. Others: any thread; work items before and
+ *        after they run, operate/ for orders, files/ for vanished files.
  * OWNS   Its timers, the breaker.
  * FAILS  Never.
  *
@@ -34,11 +35,12 @@ enum {
     /* --max-waiting messages are in the store: nothing is taken from the queue,
      * but what is due runs. The other holds stop that as well. */
     HOLD_WAITING = 1 << 5,
-    HOLD_STORE_GONE = 1 << 6,   /* no file of ours has the store's name */
-    HOLD_CUSTODY_GONE = 1 << 7, /* nor has one custody's */
-    HOLD_READ_ONLY = 1 << 8,    /* their file system */
-    HOLD_RATE = 1 << 9,         /* --rate is reached, for a moment */
-    HOLD_DAMAGED = 1 << 10,     /* the store is damaged */
+    HOLD_STORE_GONE = 1 << 6,   /* the store's file was moved or removed */
+    HOLD_CUSTODY_GONE = 1 << 7, /* custody's file was moved or removed */
+    /* the file system of the store or of custody is read-only */
+    HOLD_READ_ONLY = 1 << 8,
+    HOLD_RATE = 1 << 9,     /* --rate is reached, for a moment */
+    HOLD_DAMAGED = 1 << 10, /* the store is damaged */
     HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
@@ -54,18 +56,18 @@ enum gate_why {
     WHY_BOUND,
     WHY_RATE,
     WHY_BREAKER,
-    WHY_ALONE, /* a suspect runs, and nothing beside it */
+    WHY_ALONE, /* a suspect runs or will run, and no other message may */
     WHY_BUSY,  /* --max-concurrency */
-    /* From here on what is due in the store may run. */
+    /* With the reasons below, due messages of the store may still run. */
     WHY_WAITING, /* --max-waiting */
     WHY_SLOTS,   /* no slot is free */
     WHY_GROUPS,  /* --lookahead and --max-parked, behind heads of groups */
 };
 
 enum gate_event {
-    GATE_CHANGED, /* a message may be taken now, maybe: try */
-    GATE_SHUT,    /* a hold is on: threads that wait inside look now */
-    GATE_WIDER,   /* more may run beside each other from here on: try soon */
+    GATE_CHANGED, /* it may be possible to take a message now: try */
+    GATE_SHUT,    /* a hold was set: wake the items that wait in a coprocess */
+    GATE_WIDER,   /* more items may run beside each other now: try soon */
 };
 
 /* c = constant once the worker runs   a = atomic   m = under mtx */
@@ -77,8 +79,8 @@ struct gate {
     struct counters *counters;                       /* c */
     void (*event)(void *arg, enum gate_event event); /* c */
     void *arg;                                       /* c */
-    atomic_uint cap;                                 /* a  work items at once */
-    atomic_uint running;    /* a  work items now; never over the cap */
+    atomic_uint cap;                                 /* a  most work items */
+    atomic_uint running;                             /* a  work items now */
     atomic_uint probe_room; /* a  work items while the breaker probes */
     atomic_uint holds;      /* a  HOLD_ bits */
     struct breaker breaker;
@@ -91,7 +93,7 @@ struct gate {
     uint64_t trouble_ns;       /* m  end of the last delay */
     uint64_t trouble_wait_ns;  /* m  its length; doubles */
     atomic_int status;         /* a  exit status */
-    _Atomic(const char *) why; /* a  reason of the end; NULL: no end yet */
+    _Atomic(const char *) why; /* a  why it stops; NULL: it does not */
 };
 
 /* `timers`, `dirty` and `counters` are set before the first other call. */
@@ -99,8 +101,8 @@ void gate_init(struct gate *g, const struct settings *set,
                void (*event)(void *arg, enum gate_event event), void *arg);
 void gate_fini(struct gate *g);
 
-/* Return true if messages may be taken from the queue; holds of everything are
- * not looked at. For the hot path: relaxed, and inline. */
+/* Return true unless --max-waiting keeps messages in the queue. Other holds are
+ * not checked. The load is relaxed, for the fast path. */
 static inline bool gate_takes(const struct gate *g)
 {
     return !(atomic_load_explicit(&g->holds, memory_order_relaxed) &
@@ -119,14 +121,15 @@ static inline bool gate_held(const struct gate *g, unsigned bits)
 {
     return (atomic_load(&g->holds) & bits) != 0;
 }
-/* Return how many work items may run now: the cap; while the breaker probes,
- * one more than ran already; or 0. */
+/* Return how many work items may run now: 0 while there is a hold or the
+ * breaker is open; 1 while a suspect runs alone; otherwise the cap. While the
+ * breaker probes, also at most one more than ran at the end of its pause. */
 unsigned gate_room(struct gate *g);
-/* Count one more work item, if there is room. */
+/* Count one more work item; false: there is no room. */
 bool gate_enter(struct gate *g);
-/* Count one less; the caller sends GATE_CHANGED after it. */
+/* Count one item less. The caller then sends GATE_CHANGED. */
 void gate_leave(struct gate *g);
-/* Count one less, if more than `most` run. */
+/* Count one item less, if more than `most` run; false: they do not. */
 bool gate_leave_over(struct gate *g, unsigned most);
 void gate_set_cap(struct gate *g, unsigned cap);
 /* Return true if messages run one at a time, because of a suspect. */
@@ -134,15 +137,14 @@ static inline bool gate_alone(const struct gate *g)
 {
     return atomic_load(&g->alone) != 0;
 }
-/* Let one message run at a time until gate_run_together is called with the same
- * sequence. */
+/* Let one message run at a time, until gate_run_together with that `seq`. */
 void gate_run_alone(struct gate *g, uint64_t seq);
 void gate_run_together(struct gate *g, uint64_t seq);
 /* Change the breaker's numbers. */
 void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns);
 
 /* Return why no work item may start: one of the gate's reasons, up to
- * WHY_WAITING; WHY_NOT_SO if one may. */
+ * WHY_WAITING; WHY_NOT_SO if an item may. */
 enum gate_why gate_why(struct gate *g);
 /* Return true if the worker will take more messages, now or when its handlers
  * have finished: it is ready or busy, or waits for --rate. */
@@ -156,10 +158,10 @@ void gate_hold(struct gate *g, unsigned bit);
 void gate_unhold(struct gate *g, unsigned bit);
 /* Log trouble with taking messages, and take none until a delay is over. */
 void gate_trouble(struct gate *g, const char *what, int err);
-/* Tell the breaker, log and act on what it says. */
+/* Pass an event to the breaker, and log and carry out what follows from it. */
 void gate_breaker(struct gate *g, enum breaker_event event, const char *reason);
-/* Take no more, and finish what runs. The first reason counts, and the last
- * status that is not 0. */
+/* Stop the worker: take no more messages, and finish the running ones. Of
+ * several calls, the first reason counts and the last status that is not 0. */
 void gate_finish(struct gate *g, const char *why, int status);
 /* Return true after gate_finish, once no work item runs. */
 static inline bool gate_finished(const struct gate *g)

@@ -1,4 +1,4 @@
-/* items.c - the work items that there are, and when one starts (see items.h) */
+/* items.c - all work items, and when another one starts (see items.h) */
 #include "worker/flow/items.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
 
-/* ---- which there are ---- */
+/* ---- the lists ---- */
 
 #define LONG_NS NS_PER_MS /* a handler that takes this long is not quick */
 
@@ -249,7 +249,7 @@ static struct work_item *item_wait(struct flow *f)
     }
     came = peeker_wait(f->peeker);
     if (came && !err && gate_enter(&f->gate)) {
-        /* Counted in first, so that the loop sees that something runs. */
+        /* After gate_enter, so that the loop sees that an item runs. */
         if (gate_cap(&f->gate) > 1)
             peeker_look_later(f->peeker);
         return item;
@@ -334,8 +334,8 @@ enum gate_why schedule_why(struct flow *f)
     return dispatch_room(f) ? WHY_NOT_SO : WHY_GROUPS;
 }
 
-/* The wait has a limit only if work items run with peek mode off and more could
- * run: a long handler would keep other messages waiting then. */
+/* Limit the wait while work items run, more could run, and peek mode is off. In
+ * that state a long handler would keep other messages waiting. */
 int schedule_wait_ms(struct flow *f)
 {
     unsigned running = gate_running(&f->gate);
@@ -346,8 +346,8 @@ int schedule_wait_ms(struct flow *f)
                : -1;
 }
 
-/* Let another work item start if no delivery has started since the last such
- * round, because a handler is taking long then. */
+/* Let another work item start if no delivery has started since the last call:
+ * a handler is taking long. */
 void schedule_quiet(struct flow *f)
 {
     struct items_stats s;

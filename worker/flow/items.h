@@ -1,11 +1,13 @@
-/* items.h - the work items that there are, and when one starts
+/* items.h - all work items, and when another one starts
  *
- * WHAT   A work item is made when more run at once than ever before, and is
- *        kept until the end. The list of all items, of those without work, and
- *        of those that would take one more message; and what they did so far.
- *        When something may have changed (schedule_wake), one more item starts,
- *        or an item that has room takes one more message, or peek mode begins;
- *        gate.h says whether one may run.
+ * WHAT   A work item is a job of the thread pool: it takes messages and runs
+ *        their handlers (receive.h). An item is made when more run at once than
+ *        ever before, and is kept until the worker ends. This file has the
+ *        lists of all items, of items without work, and of items that would
+ *        take one more message; and sums over all items.
+ *        schedule_wake is called when something may have changed. It starts one
+ *        more item if the gate has room, or has an item with room take one more
+ *        message, or begins to wait for the queue (peek mode).
  * WHO    init, fini: the engine. schedule_why, wait_ms, quiet: the loop. All
  *        others: any thread.
  * OWNS   The items.
@@ -46,18 +48,18 @@ struct items {
 
 /* `guess_ns`: the time of a handler before one has been measured. */
 void items_init(struct items *it, uint64_t guess_ns);
-void items_fini(struct items *it); /* nothing runs any more */
+void items_fini(struct items *it); /* after all threads have ended */
 
 /* Get a spare item, or a new one. */
 int items_get(struct items *it, struct flow *f, struct work_item **out);
 /* Give the item its block of counters, which may allocate: called by the thread
  * that runs the item, and not by the loop. */
 void items_count(struct items *it, struct work_item *item);
-/* Put an item that has no work away. Called before it is counted out, so that a
- * thread that counts itself in finds it. */
+/* Put away an item that has no work. Called before gate_leave, so that a thread
+ * that gate_enter then lets in finds the item. */
 void items_put(struct items *it, struct work_item *item);
 /* Return true if another item also takes quick messages. An item inside a slow
- * handler does not. */
+ * handler does not count. */
 bool items_contended(struct items *it, const struct work_item *item);
 /* Below this mean, one thread is enough for all handlers (receive.c). */
 #define ITEMS_QUICK_NS 3000
@@ -72,7 +74,8 @@ static inline bool items_quick(const struct items *it)
  * through two more threads. */
 static inline void items_pace(struct items *it, uint64_t took)
 {
-    /* One handler's share of the mean; the most it counts, in means. */
+    /* The mean moves by 1/PART of the difference. A handler counts as at
+     * most STEP means plus 1 us. */
     enum { PART = 8, STEP = 4 };
     uint64_t mean = atomic_load_explicit(&it->pace_ns, memory_order_relaxed);
 
@@ -95,7 +98,7 @@ void items_stats(struct items *it, struct items_stats *out);
  * one more message, and take it off again. */
 void items_want(struct items *it, struct work_item *item);
 void items_unwant(struct items *it, struct work_item *item);
-/* Wake the item that began to wait last; false: none does. */
+/* Wake the item that began to wait last; false: no item waits. */
 bool items_wake_one(struct items *it,
                     void (*wake)(struct coprocess *coprocess));
 /* Wake all items that have a coprocess. */
@@ -106,7 +109,8 @@ void items_coprocess_set(struct items *it, struct work_item *item,
 
 /* ---- when one starts ---- */
 
-/* Start a work item, or peek, after something changed. */
+/* Start a work item, or peek. Called after each change of a reason not to take
+ * messages, and by a work item after it has counted itself out (gate.c). */
 void schedule_wake(struct flow *f);
 /* Start one more work item, or let one that keeps several deliveries open take
  * one more; false if there is no room. */

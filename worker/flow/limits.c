@@ -1,5 +1,5 @@
-/* limits.c - when to take no more: the limits of a run, a rate, what waits (see
- * limits.h) */
+/* limits.c - when no more messages are taken: at the end of a run, at a rate,
+ * when too many wait (see limits.h) */
 #include "worker/flow/limits.h"
 
 #include <errno.h>
@@ -90,8 +90,8 @@ bool rate_take(struct rate *r)
     return true;
 }
 
-/* A token that was not taken, because the rate was set meanwhile, is not given
- * back beyond a full bucket. */
+/* Stop at 0, which is a full bucket: no token was taken for the message if the
+ * rate was off at that time. */
 void rate_untake(struct rate *r)
 {
     uint64_t rate = atomic_load(&r->is), full = atomic_load(&r->full_ns);
@@ -108,7 +108,7 @@ void rate_untake(struct rate *r)
 
 /* ---- --max-waiting ---- */
 
-#define FREE_PART 16 /* once a sixteenth is free, that is logged */
+#define FREE_PART 16 /* log room when 1/16 of the limit is free */
 
 static uint64_t backlog_size(const struct flow *f)
 {
@@ -125,8 +125,7 @@ bool backlog_fills(const struct flow *f, size_t more)
  * changes the number of rows or the bound calls this afterwards, and each
  * change of the hold is followed by another comparison. So the last change of
  * the hold was right when its thread returned, and the thread that changes the
- * number next sees that hold. (All accesses are sequentially consistent.)
- */
+ * number next sees that hold. (All accesses are sequentially consistent.) */
 void backlog_look(struct flow *f)
 {
     uint64_t most = f->set->max_waiting;
@@ -160,11 +159,11 @@ void backlog_look(struct flow *f)
 
 /* ---- runs that end by themselves ---- */
 
-#define UNREAD_MOST 5 /* failed looks at the store, a second apart */
+#define UNREAD_MOST 5 /* failed reads of the store, a second apart */
 
 /* Return how long the next handler may take: by the mean of those that ended,
- * or by the estimate while there is none. A run that has an end asks before
- * each message (ATTEND_LIMIT), so none of the durations is missing. */
+ * or by the estimate while there is none. A run that has an end takes no
+ * message by the fast path (ATTEND_LIMIT), so no duration is missing. */
 static uint64_t run_margin(struct flow *f)
 {
     uint64_t mean = f->set->estimated_duration_ns;
@@ -172,20 +171,20 @@ static uint64_t run_margin(struct flow *f)
 
     items_stats(&f->items, &s);
     if (s.ended > 0) {
-        mean = s.took_ns / s.ended; /* the two are read while they change */
+        mean = s.took_ns / s.ended; /* too large if a handler just ended */
         mean = mean < s.longest_ns ? mean : s.longest_ns;
     }
     return settings_margin(f->set, mean);
 }
 
-/* Return true if a message taken now could still be running at the end of
- * --run-for. */
+/* Return true if a message taken now could run past the end of --run-for. */
 static bool run_is_over(struct flow *f)
 {
     return ns_add(clock_mono_ns(), run_margin(f)) >= f->run_limits.end_ns;
 }
 
-/* End the wait for an empty queue when the margin begins. */
+/* Start the timer that ends the run while the queue is empty: it fires when a
+ * message taken now could run past the end. */
 static void run_end_arm(struct flow *f)
 {
     uint64_t m = run_margin(f), end = f->run_limits.end_ns;
@@ -309,8 +308,7 @@ bool run_limits_take(struct flow *f)
         return true;
     if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
         return true;
-    /* Hold before untake: an item that gives its ticket back in between lifts
-     * the hold. */
+    /* Hold before untake: an item that returns its ticket lifts the hold. */
     gate_hold(&f->gate, HOLD_BOUND);
     run_limits_untake(f);
     return false;

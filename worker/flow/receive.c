@@ -98,7 +98,7 @@ __attribute__((noinline)) static int run_straight(struct work_item *item)
     struct delivery *d = &item->own;
     int err;
 
-    if (item->later_count > 0) /* take_flush settles these first */
+    if (item->later_count > 0) /* settle_later settles these first */
         return STRAIGHT_ASK;
     item->d = d;
     do {
@@ -221,8 +221,7 @@ enum why receive_batch(struct work_item *item)
  * while its coprocess has room is on a list (items_want): if a message arrives
  * and no further item may start, an item on this list is woken. The item leaves
  * the list before it takes a message. It calls gate_changed after it has
- * entered the list, so that a message that arrived in between is not missed.
- */
+ * entered the list, so that a message that arrived in between is not missed. */
 
 /* A delivery that a child has not answered yet. */
 struct open {
@@ -287,9 +286,9 @@ static bool window_step(struct work_item *item)
     wants = err != TAKEN_NONE && coprocesses->room(item->coprocess) > 0;
     if (wants)
         items_want(&f->items, item);
-    gate_changed(&f->gate); /* more may wait, for any item */
+    gate_changed(&f->gate); /* another item may take the next message */
     if (err == TAKEN_NONE)
-        coprocesses->wake(item->coprocess); /* more may wait: do not block */
+        coprocesses->wake(item->coprocess); /* so that next does not block */
     o = (struct open *)coprocesses->next(item->coprocess, &item->out);
     if (o) {
         item_delivery_end(item, &o->d, item_read_clock(item) - o->since_ns);

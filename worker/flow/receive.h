@@ -1,10 +1,11 @@
 /* receive.h - a work item: it takes messages and runs a handler for each
  *
- * WHAT   The body of a work item, which only items.c, take.c and receive.c see,
- *        and the steps that they share.
+ * WHAT   The body of a work item, which only files of this room use, and the
+ *        steps that they share: taking a message (take.c) and running it
+ *        (receive.c). items.c starts items and ends them.
  * WHO    The thread that runs the item, unless marked otherwise.
  * OWNS   The messages it names, until they are settled.
- * FAILS  As each says.
+ * FAILS  See each function.
  */
 #ifndef WORKER_FLOW_RECEIVE_H
 #define WORKER_FLOW_RECEIVE_H
@@ -25,17 +26,15 @@
 #include "worker/flow/take.h"
 
 /* c = constant   h = under the items' mtx
- * Everything else belongs to the thread that runs it. */
+ * All other fields belong to the thread that runs the item. */
 struct work_item {
     LIST_ENTRY(work_item) all;   /* h */
     LIST_ENTRY(work_item) spare; /* h */
     struct pool_job job;
     struct flow *flow;            /* c */
-    struct counters_block *count; /* h  written by its thread only; NULL: it
-                                   * never ran */
+    struct counters_block *count; /* h  NULL: it never ran */
     uint64_t end_ns;              /* end of the batch, monotonic */
-    unsigned attend; /* attention bits that were set before this message was
-                      * taken */
+    unsigned attend; /* attention bits just before this message was taken */
     bool plain;      /* the message needs a handler, and nothing else */
     unsigned turn;   /* groups, due and fresh messages take turns */
     struct message *later[SETTLE_LATER_MOST]; /* messages not due yet */
@@ -62,8 +61,7 @@ enum why { LEFT_EMPTY, LEFT_TIME, LEFT_OVER_CAP, LEFT_CONTENDED };
 
 /* Read how far the wall clock is ahead of the monotonic one. */
 __attribute__((noinline)) void item_read_wall(struct work_item *item);
-/* Return the monotonic time. Where handlers are quick, a message costs one call
- * of this. */
+/* Return the monotonic time. A message of a quick handler costs one call. */
 static inline uint64_t item_read_clock(struct work_item *item)
 {
     item->now_ns = clock_mono_ns();
@@ -77,8 +75,7 @@ static inline uint64_t item_wall_ns(const struct work_item *item)
     return item->now_ns + item->wall_ns;
 }
 
-/* Read the clock again, because the message came after tries of an empty
- * queue. */
+/* Read the clock again, because the queue was empty for a while. */
 __attribute__((noinline)) void item_spin_end(struct work_item *item);
 
 /* Run one batch: take and run messages until there is none, the batch's time is
@@ -87,7 +84,7 @@ __attribute__((noinline)) void item_spin_end(struct work_item *item);
 enum why receive_batch(struct work_item *item);
 /* Do the same with many deliveries open in a coprocess. */
 enum why receive_window_batch(struct work_item *item);
-/* Tell the source that a handler is about to get the message. */
+/* Mark the message as running in the source, before a handler gets it. */
 static inline void item_delivery_begin(struct work_item *item,
                                        struct delivery *d)
 {

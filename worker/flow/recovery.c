@@ -25,10 +25,9 @@
 
 /* ---- at a start: what the last worker had ---- */
 
-/* The source knows what its messages are, and whether a crash is counted. Each
- * step may be cut off by a kill and is done again by the next start with the
- * same result: leftovers are killed before anything is changed.
- */
+/* The source decides which messages were left, and whether a crash counts. A
+ * kill may interrupt any step; the next start repeats it, with the same result.
+ * Leftover handlers are killed before anything is changed. */
 
 #define UNSEEN_NS      (2 * NS_PER_S) /* time for dying handlers to disappear */
 #define UNSEEN_LOOK_MS 10
@@ -41,7 +40,7 @@ struct found {
     struct stale_handler *runs; /* handlers that were running */
     struct message **lent;      /* messages to run, in the source's order */
     size_t run_count, count;
-    bool torn; /* the machine went down */
+    bool torn; /* the machine went down while a message was in flight */
 };
 
 static void on_run(void *arg, const struct source_run *run)
@@ -55,14 +54,14 @@ static void on_run(void *arg, const struct source_run *run)
 /* Kill the handlers that are left over, before any of their messages runs
  * again.
  *
- * A message whose handler cannot be seen might run beside it. So neither it nor
- * any other message runs: the start is refused, which is noticed, and changes
- * nothing. Where nothing was running there is nothing to look for yet.
+ * Without /proc a leftover handler cannot be found, and its message would run
+ * a second time beside it. So the start is refused, unless no handler was
+ * running. A refusal changes nothing, and the operator notices it.
  *
  * A handler alive outside of /proc is in another PID namespace, so this worker
  * cannot kill it. If the killed worker was the first process of that namespace,
  * the kernel drops the worker's lock just before it kills the other processes
- * there (exit_files and zap_pid_ns_processes in do_exit): so wait a little.
+ * there (exit_files and zap_pid_ns_processes in do_exit). So wait UNSEEN_NS.
  */
 static int leftovers_kill(const struct found *found, struct problem *p)
 {
@@ -131,8 +130,7 @@ static int left_read(struct flow *f, struct message *m, struct delivery *d)
 }
 
 /* Make a message a dead letter because of its crashes, or of a machine that
- * went down under it. A replayed letter becomes that letter again, and no
- * second one. */
+ * went down under it. A replayed letter becomes that letter again. */
 static int settle_crashed(struct flow *f, struct message *m, const char *error)
 {
     struct delivery d = {0};

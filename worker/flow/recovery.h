@@ -1,17 +1,18 @@
-/* recovery.h - from one worker to the next
+/* recovery.h - messages that pass from one worker to the next
  *
- * WHAT   At a start: kills handlers left over, buries a message under which the
- *        worker crashed too often, and puts the rest in line: in their groups,
- *        or on the ready list in the source's order.
- *        At an orderly end: each message that is lent, because it was never
- *        started or its handler was stopped, waits in the source for the next
- *        worker, wherever that runs: custody does not outlive a container.
- * WHO    The engine. recovery_run: with the lock and before any thread.
- *        keep_all: no other thread is left. keep_quiet: the loop, while
- *        handlers that cannot be stopped still run.
+ * WHAT   At a start: kills leftover handlers, makes a dead letter of a message
+ *        under which the worker crashed too often, and gives the others to
+ *        their groups or to the ready list, in the source's order.
+ *        At an orderly end: stores each lent message that was never started, or
+ *        whose handler was stopped, because the next worker may run in another
+ *        container, without this worker's custody file.
+ * WHO    The engine's thread. recovery_run: with the worker's lock, before any
+ *        other thread is started. keep_all: when no other thread settles
+ *        messages any more. keep_quiet: before that, if handlers are threads
+ *        that do not return.
  * OWNS   Nothing.
- * FAILS  recovery_run: a problem. Where the source cannot keep messages they
- *        stay lent, and that is logged: the next worker recovers them.
+ * FAILS  recovery_run: a problem. If the source cannot keep messages, that is
+ *        logged; they stay lent, and the next worker recovers them.
  */
 #ifndef WORKER_FLOW_RECOVERY_H
 #define WORKER_FLOW_RECOVERY_H
@@ -24,11 +25,12 @@ struct flow;
 
 int recovery_run(struct flow *f, struct problem *p);
 
-/* `again`: an earlier call has logged which messages there are. */
+/* Have the source keep all lent messages for the next worker, and log which.
+ * `again`: an earlier call failed, and has logged that. */
 int keep_all(struct flow *f, bool again);
-/* Make the handlers' threads irrelevant: what they return from here on does not
- * count. Returns true if no thread settles anything any more; false if one is
- * still busy, so that what is lent must stay so. */
+/* Ignore the results of the handlers' threads from now on. Returns true if no
+ * thread settles a message any more; false if one is still busy, so that lent
+ * messages must stay lent. */
 bool keep_quiet(struct flow *f);
 
 #endif

@@ -1,4 +1,4 @@
-/* settle.c - verdict -> done | retry | dead (see settle.h) */
+/* settle.c - what follows from the end of a message (see settle.h) */
 #include "worker/flow/settle.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ static const char *stderr_explains(const struct settle *s,
     return text[0] ? text : NULL;
 }
 
-/* Return true if the message goes on waiting and no handler has had it. */
+/* Return true if the message goes back to wait, and no handler had it. */
 static bool is_still_waiting(const struct decision *dec)
 {
     return dec->s.kind >= SETTLE_RETRY && dec->s.kind != SETTLE_DEAD &&
@@ -228,8 +228,7 @@ void decision_died(struct flow *f, const struct source_death *death)
 /* The source (for example worker/source/mq/source_mq.c) makes sure that no
  * message is lost between its verdict and the disk. This file has one rule to
  * keep: the consequences of a verdict follow when the verdict is durable, and
- * never before.
- */
+ * never before. */
 
 /* Pass a decision to the source. Its consequences follow now, or later if the
  * decision is not durable yet (unsettled.h). */
@@ -268,8 +267,7 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
 /* A second copy of a letter is counted but gets no verdict in the log or the
  * journal, because its id belongs to another message.
  * Crash before the copy or duplicate is settled: the next start recognizes it
- * again.
- */
+ * again. */
 void settle_repeat(struct flow *f, struct delivery *d)
 {
     char id[ULID_TEXT], error[64];
@@ -313,8 +311,8 @@ void settle_delayed(struct flow *f, struct message *m)
     decision_done(f, &dec);
 }
 
-/* Make the decision for a message that an operator cancelled. The handler is
- * called for it through `settled` only. */
+/* Make the decision for a message that an operator cancelled. The handler does
+ * not run; only its `settled` is called. */
 static void decision_cancel(struct decision *dec, const struct delivery *d)
 {
     decision_init(dec, d, MQW_DISCARD);

@@ -1,9 +1,9 @@
-/* settle.h - verdict -> done | retry | dead
+/* settle.h - what follows from the end of a message: done, retry, dead, discard
  *
  * WHAT   Decides what becomes of a message, and has the source make that
  *        durable. A verdict that the source refuses (disk full), or settles
  *        late, is on the list of unsettled.h until it is durable.
- * WHO    Pool threads; the engine at start.
+ * WHO    Work items, on pool threads; the engine at the start.
  * OWNS   Nothing. A call that settles a message takes it from the caller.
  * FAILS  Never towards the caller.
  */
@@ -59,29 +59,29 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
 /* Discard a message that known_look found: a second copy of a letter, or a
  * duplicate of another message by its unique key. */
 void settle_repeat(struct flow *f, struct delivery *d);
-/* Discard a message of which the source found that message `first` has its
- * unique key. */
+/* Discard a message because the source found that its unique key belongs to the
+ * message `first`. */
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
-/* Settle a message that the source holds until its not-before. */
+/* Count and log a message that the source has stored until its not-before. */
 void settle_delayed(struct flow *f, struct message *m);
 /* Discard a message that an operator cancelled before it ran. */
 void settle_cancelled(struct flow *f, struct delivery *d);
 /* Cancel a lent message that is not running, named by its sequence and the key
- * of its group (at NULL: no group); durable on 0. -EAGAIN if the message is
- * running or moving elsewhere; on a disk error the message waits as before. May
- * wait for a disk: called by a job of the pool (worker/operate/orders.c). Not
- * for a source that settles late. */
+ * of its group (at NULL: no group). Returns 0 once that is durable; -EAGAIN if
+ * the message is running or moving elsewhere; -errno of the disk, and then the
+ * message waits as before. May wait for a disk, so it is called by a job of the
+ * pool (worker/operate/orders.c). Not for a source that settles late. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
 /* Return a message whose claim is gone, without running it, because the source
  * redelivers it. */
 void settle_stale(struct flow *f, struct delivery *d);
-/* Let messages that are not due wait in the source until their not-before.
- * Settles all of them in one commit. */
+/* Let the messages of item->later, at least one, wait in the source until their
+ * not-before. Called before anything that takes long. */
 #define SETTLE_LATER_MOST 16
 void settle_later(struct work_item *item);
 
-/* ---- inside ---- */
+/* ---- for the inline functions below ---- */
 
 /* Handle a usual end that the source refused with `err`. Not inline, so that
  * the usual path stays short. */
@@ -89,12 +89,11 @@ __attribute__((noinline)) void settle_refused(struct flow *f,
                                               const struct delivery *d,
                                               const struct outcome *out,
                                               int err);
-/* Call the handler's own `settled` for a usual end; only this thread waits for
- * it. */
+/* Call the handler's own `settled` for a usual end. */
 __attribute__((noinline)) void settle_notify(struct flow *f,
                                              const struct delivery *d,
                                              const struct outcome *out);
-/* Return when the handler ended on the wall clock, without reading it. */
+/* Return the wall time at which the handler ended, without reading a clock. */
 static inline uint64_t settle_ended_at(const struct delivery *d,
                                        const struct outcome *out)
 {
@@ -112,7 +111,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
         return;
     }
     counters_add(&d->count->done, 1);
-    if (message_named(m)) /* else it has no id to ask for */
+    if (message_named(m)) /* nobody can look for a message without an id */
         counters_settled(f->counters, COUNTERS_DONE, m->id,
                          settle_ended_at(d, out));
     if (d->lease)

@@ -104,8 +104,7 @@ int known_look(struct flow *f, struct delivery *d)
 
 /* ---- a message that was just taken: to its group, or to be delivered ---- */
 
-/* Put a message on the ready list, to be sorted again when it is taken from
- * there. Returns `err`. */
+/* Put a message on the ready list, to be sorted again later. Returns `err`. */
 __attribute__((noinline)) static int sort_failed(struct work_item *item,
                                                  struct message *m, int err)
 {
@@ -183,12 +182,11 @@ __attribute__((noinline)) int receive_fresh(struct work_item *item)
 
 /* ---- which message is next ---- */
 
-/* Three kinds of messages take turns: those of groups that may run, those that
- * are due in the source, and fresh ones. Messages on the ready list come before
- * all of these.
- */
+/* Three kinds of messages take turns: messages of groups, messages that are due
+ * in the source, and fresh messages. Messages on the ready list come first.
+ * Each turn_ function returns like take_next. */
 
-#define SOON_NS NS_PER_MS /* until a due message is tried again */
+#define SOON_NS NS_PER_MS /* wait of a due message that failed to sort */
 
 static int turn_due(struct work_item *item)
 {
@@ -240,13 +238,12 @@ static int turn_group(struct work_item *item)
     return TAKEN_NONE;
 }
 
-/* Take from one of the three, in turn, so that none starves another.
+/* Take from one of the three kinds, in turn, so that none starves another.
  * Messages that the last worker had in flight when it stopped come before fresh
  * ones. They are the first due messages, in the order of receipt. Their number
  * is unknown, but it is at most the number of messages that can be lent
  * (due_first). After that many, other messages that are long due cannot keep
- * fresh ones waiting any more.
- */
+ * fresh ones waiting any more. */
 static int take_turn(struct work_item *item)
 {
     static int (*const turns[])(struct work_item *) = {turn_group, turn_due,
@@ -384,7 +381,7 @@ static bool settle_unrun(struct work_item *item)
 
 int take_rest(struct work_item *item, int err)
 {
-    if (err == HANDED_OVER) /* what its group has may run now */
+    if (err == HANDED_OVER) /* its group may have one to run */
         return take_next(item);
     if (err || item->plain || !settle_unrun(item))
         return err;
@@ -392,8 +389,8 @@ int take_rest(struct work_item *item, int err)
     return TAKEN_NONE;
 }
 
-/* A message that was settled without a handler is no delivery, but many of them
- * take time: they count for the time limit of the batch. */
+/* A message that is settled without a handler is no delivery for the limits of
+ * the run. The clock is read after it, because many of them take time. */
 int take_next(struct work_item *item)
 {
     struct flow *f = item->flow;

@@ -2,13 +2,14 @@
  * an empty queue is tried
  *
  * WHAT   The ready list: messages that are lent and wait for a thread, because
- *        they were recovered, or given back as their handler could not be
- *        started. They go before anything that is taken from the source.
- *        Spinning: to sleep and to be woken costs both sides some microseconds,
- *        so an empty queue is tried again for SPIN_NS, as long as that pays:
- *        after SPIN_VAIN failures, only one empty queue in SPIN_SKIP is.
- * WHO    init, fini: the engine. spin: the thread that receives, each with a
- *        struct of its own, all 0 at first. All others: any thread.
+ *        they were recovered, or given back because their handler could not be
+ *        started. They are taken before any message of the source.
+ *        Spinning: sleeping and waking up costs the worker and the sender some
+ *        microseconds, so a work item tries an empty queue again for SPIN_NS.
+ *        After SPIN_VAIN spins without a message, it spins only at every
+ *        SPIN_SKIPth empty queue, until a message comes.
+ * WHO    spin: the thread of a work item, whose struct spin is all 0 at first.
+ *        All others: any thread. flow_init sets up the list.
  * OWNS   Nothing. The ready list links the messages by their own field.
  * FAILS  Never.
  */
@@ -34,8 +35,8 @@ struct ready {
 
 /* Add a message at the end, or with `front` before all others. */
 void ready_put(struct ready *r, struct message *m, bool front);
-/* Take the message with that sequence, or with 0 the first; NULL: it is not on
- * the list. */
+/* Take the message with the sequence `seq`, or the first one if `seq` is 0;
+ * NULL: it is not on the list. */
 struct message *ready_take(struct ready *r, uint64_t seq);
 static inline unsigned ready_waiting(const struct ready *r)
 {
@@ -71,7 +72,8 @@ static inline void spin_reset(struct spin *s)
 {
     s->tries = 0;
 }
-/* Register a message: if there were tries for it, they have paid. */
+/* Register a message. If the queue was tried again before it came, the spin has
+ * paid off, and more spins may fail. */
 static inline void spin_hit(struct spin *s)
 {
     if (s->tries == 0)
