@@ -47,7 +47,7 @@ void group_items_add(struct group_items *items, struct group_item *item)
     }
 }
 
-/* The only item is not written to. */
+/* The removed item is not written to. */
 void group_items_remove(struct group_items *items, struct group_item *item)
 {
     struct group_item **list = list_find(items, item->priority);
@@ -85,12 +85,12 @@ void group_items_each(const struct group_items *items,
 
 /* ---- groups by key ---- */
 
-/* Linear probing. A removed group leaves no mark: the ones behind it move up.
- */
+/* Linear probing. A removed group leaves no mark: the groups behind its slot
+ * move up. */
 
 #define SIZE_LEAST  256
 #define SPARES_MOST 1024
-/* Groups with a key up to this size are all of one size: any can be reused. */
+/* Groups with keys up to this size have allocations of one size, for reuse. */
 #define KEY_SHORT ((size_t)128 - sizeof(struct group))
 
 /* Pack up to 8 bytes into a number, without a loop. Different bytes of the same
@@ -117,10 +117,10 @@ static uint64_t key_word(const char *key, size_t size)
     return word;
 }
 
-/* Hash 8 bytes at a time; the last 8 overlap. Each step of the end can be
- * undone, so a key of one word gives no hash that another of its size gives.
- * Keys come from senders; a sender that builds collisions slows its own queue
- * down, so no secret is mixed in. */
+/* Hash 8 bytes at a time; the last 8 overlap. The last steps are invertible, so
+ * two different keys of the same size, up to GROUP_KEY_WORD, never have the
+ * same hash. Keys come from senders; a sender that builds collisions slows its
+ * own queue down, so no secret is mixed in. */
 uint64_t group_hash(const char *key, size_t size)
 {
     uint64_t h = size * UINT64_C(0x9e3779b97f4a7c15);
@@ -286,8 +286,9 @@ void group_table_remove(struct group_table *t, struct group *group)
         (void)slots_resize(t, t->size / 4);
 }
 
-/* The group takes the place of one that is removed: now if that is at rest, or
- * when it comes to rest. So not more than GROUPS_KEPT are ever at rest. */
+/* The group takes the place of the oldest kept group. If the oldest group is at
+ * rest, it is removed now; if not, it is kept again when it comes to rest. So
+ * at most GROUPS_KEPT groups are at rest. */
 void group_table_keep(struct group_table *t, struct group *group)
 {
     struct group *was = t->kept[t->kept_next];

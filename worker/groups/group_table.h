@@ -1,13 +1,13 @@
 /* group_table.h - groups by key, and the items of each
  *
- * WHAT   The items of one group: a list for each priority, in the order of
- *        sequences; the first items of these lists are a list, too. First in,
- *        first out inside one priority costs the same however many wait; an
- *        item that comes late finds its place from the front of its list.
- *        The groups: an open hash table that grows and shrinks. Hashes lie
- *        beside the pointers, so that a search that finds nothing, growing and
- *        shrinking touch no group. A group that comes to rest is forgotten by
- *        all but the table, which keeps some for their next messages.
+ * WHAT   The items of one group: a list for each priority, ordered by sequence.
+ *        The first items of these lists are linked as well. Adding the newest
+ *        item and removing the oldest one cost the same however many wait; the
+ *        place of an item that comes late is searched from the front.
+ *        The groups: an open hash table that grows and shrinks. Each hash is
+ *        stored beside its pointer, so that growing, shrinking and a search
+ *        that finds nothing read no group. A group at rest has no message. The
+ *        table keeps some of these for their next messages.
  * WHO    groups.c, under its lock; group_hash: any thread.
  * OWNS   The groups in it, GROUPS_KEPT of them at rest at most, and a few
  *        freed ones for reuse. The items are the caller's.
@@ -43,7 +43,7 @@ void group_items_each(const struct group_items *items,
 #define GROUPS_KEPT 64
 
 enum group_state {
-    GROUP_IDLE,    /* nothing of it is here: at rest, or between two steps */
+    GROUP_IDLE,    /* it has no message: at rest, or between two steps */
     GROUP_QUEUED,  /* on the run queue */
     GROUP_RUNNING, /* leased */
     GROUP_BLOCKED, /* its head waits for a retry */
@@ -56,17 +56,18 @@ enum group_state {
 struct group {
     TAILQ_ENTRY(group) link; /* run queue, or the list of blocked ones */
     struct group_items items;
-    struct group_item *ahead; /* lessee's: next, out of its place, not taken */
+    struct group_item *ahead; /* for the thread with the lease: the next item,
+                               * taken out of its place */
     _Atomic uint64_t parked;  /* messages in the store behind its head */
     uint32_t parking;         /* items on their way to the store */
     uint32_t hash;            /* its lower half */
-    uint16_t used;            /* messages of the quantum */
-    uint16_t high;            /* lessee's: messages above priority 0 in a row */
+    uint16_t used;            /* messages delivered of the quantum */
+    uint16_t high;            /* messages above priority 0 in a row */
     uint16_t key_size;
     uint8_t state;    /* enum group_state */
     bool recheck : 1; /* a letter came while it was leased or held */
     bool kept : 1;    /* in `kept` of the table */
-    int64_t head;     /* the row that waits; 0: none */
+    int64_t head;     /* row of the message that waits for a retry; 0: none */
     char key[];
 };
 
@@ -81,8 +82,8 @@ struct group_table {
     size_t count;        /* groups */
     struct group *spare; /* freed ones, by link.tqe_next */
     unsigned spares;
-    /* Groups that stay in the table when they come to rest, whatever their
-     * state is now. NULL: none yet. The oldest place is used next. */
+    /* Groups that stay in the table when they come to rest; they may be in any
+     * state now. NULL: none yet. The oldest one is replaced next. */
     struct group *kept[GROUPS_KEPT];
     unsigned kept_next;
 };
@@ -95,17 +96,16 @@ int group_table_init(struct group_table *t);
 void group_table_fini(struct group_table *t); /* frees the groups */
 struct group *group_table_find(const struct group_table *t, uint64_t hash,
                                const char *key, size_t size);
-/* Return the group of that key. If there is none, or it is at rest, it is as
- * new, in state IDLE. NULL: no memory. */
+/* Return the group of that key. If there is none, it is made, in state IDLE.
+ * Returns NULL without memory. */
 struct group *group_table_get(struct group_table *t, uint64_t hash,
                               const char *key, size_t size);
 void group_table_remove(struct group_table *t, struct group *group);
 /* Keep a group in the table; called by group_table_rest. */
 void group_table_keep(struct group_table *t, struct group *group);
-/* Bring a group to rest that has nothing here and is on no list. It stays in
- * the table, in place of the one that has been kept for longest: so a group
- * that gets one message after the other is not made and removed for each of
- * them. */
+/* Bring a group to rest that has no message and is on no list. It stays in the
+ * table, in place of the group that was kept for longest, so that a group that
+ * gets one message after another is not made and removed for each of them. */
 static inline void group_table_rest(struct group_table *t, struct group *group)
 {
     group->state = GROUP_IDLE;

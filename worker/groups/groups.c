@@ -21,8 +21,7 @@ struct groups {
     /* m  groups in state QUEUED, first in, first out; a group whose quantum
      * lasts goes to the front */
     struct group_list runs;
-    /* m  groups in state BLOCKED or HELD; first those that have something to
-     * park */
+    /* m  groups in state BLOCKED or HELD; first those with items to park */
     struct group_list blocked;
     unsigned quantum;            /* m */
     bool keep_front;             /* c  GROUP_FRONT is not parked */
@@ -35,8 +34,9 @@ struct groups {
     bool attends;                /* m  the bit is set */
 };
 
-/* End a change. While something waits, is parked, or may run, work items do not
- * take messages the short way (ATTEND_GROUP). */
+/* Release the lock after a change, and update the attention bit. While a
+ * message waits, is parked, or may run, ATTEND_GROUP keeps work items from
+ * taking messages by the short path. */
 static inline void groups_unlock(struct groups *g)
 {
     bool busy = (atomic_load_explicit(&g->waiting, memory_order_relaxed) |
@@ -50,7 +50,7 @@ static inline void groups_unlock(struct groups *g)
     quick_unlock(&g->mtx);
 }
 
-/* Return the group of that key, or NULL if it has no message here. */
+/* Return the group of that key, or NULL if the group is idle or unknown. */
 static inline struct group *group_find_locked(const struct groups *g,
                                               const char *key, size_t size)
 {
@@ -60,13 +60,12 @@ static inline struct group *group_find_locked(const struct groups *g,
     return group && group->state != GROUP_IDLE ? group : NULL;
 }
 
-/* A lease takes the next item of its group out of its place (`ahead`). If
- * nothing of the group is parked, groups_lease does this at once, and peek and
- * take need no lock; else groups_peek does.
- */
+/* A lease takes the next item of its group out of its place (`ahead`). If no
+ * message of the group is parked, groups_lease does that, and groups_peek and
+ * groups_take need no lock. Otherwise groups_peek does it. */
 
-/* The value of `used` in a group that was leased out of its turn, so that its
- * quantum is over. */
+/* The value of `used` in a group that was leased out of its turn. Its quantum
+ * is used up, so it goes to the end of the run queue when the lease ends. */
 #define USED_UP UINT16_MAX
 
 /* Add to a counter without an atomic addition, because only the thread that
@@ -205,8 +204,8 @@ static void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
-/* Count what can be parked of a blocked group, which had `was` such items, and
- * keep groups that have some in front. */
+/* Update the count of items that can be parked, after a blocked group that had
+ * `was` such items has changed. Groups with such items stay in front. */
 static void count_parkable_locked(struct groups *g, struct group *group,
                                   size_t was)
 {
@@ -224,8 +223,6 @@ static void count_parkable_locked(struct groups *g, struct group *group,
         TAILQ_INSERT_TAIL(&g->blocked, group, link);
 }
 
-/* Put an item in its place. A group that had nothing to deliver goes to the run
- * queue. */
 static void group_insert_locked(struct groups *g, struct group *group,
                                 struct group_item *item)
 {
@@ -237,7 +234,7 @@ static void group_insert_locked(struct groups *g, struct group *group,
     counter_add(&g->waiting, 1);
     if (blocked)
         count_parkable_locked(g, group, was);
-    /* A held group runs only what an operator sent again. */
+    /* A held group runs only letters that an operator has sent again. */
     if (group->state == GROUP_IDLE ||
         (group->state == GROUP_HELD && item->priority == GROUP_FRONT))
         group_queue_locked(g, group, false);
@@ -255,8 +252,8 @@ static void item_out_locked(struct groups *g, struct group *group,
         count_parkable_locked(g, group, was);
 }
 
-/* Find the group of that key, or make one. 0: the lock is held on return.
- * -ENOMEM, -ENAMETOOLONG. */
+/* Find the group of that key, or create it. Returns 0 with the lock held; or
+ * -ENOMEM or -ENAMETOOLONG without the lock. */
 static int group_lock(struct groups *g, const char *key, size_t size,
                       struct group **group)
 {
@@ -359,7 +356,8 @@ static void count_high(struct group *lease, const struct group_item *item,
         lease->high++;
 }
 
-/* The lock is needed for parked messages only. */
+/* Called by the thread that has the lease. Only the count of parked messages
+ * needs the lock. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority)
 {
@@ -374,10 +372,11 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     groups_unlock(g);
 }
 
-/* Messages that wait, run or are parked keep their group from being idle, so no
- * message of an idle group can be before this one. The attention bit stays as
- * it is, so quick_unlock is enough. With `flatten` the whole search for the
- * group is compiled into one stack frame. */
+/* Called by the work item that has received the message. Messages that wait,
+ * run or are parked keep their group from being idle, so no message of an idle
+ * group can come before this message. The attention bit stays as it is, so
+ * quick_unlock is enough. With `flatten` the whole search for the group is
+ * compiled into one stack frame. */
 __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
                                          size_t size, uint32_t priority,
                                          struct group **lease)
@@ -394,7 +393,7 @@ __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
         group = group_table_get(&g->table, hash, key, size);
         if (!group) {
             err = -ENOMEM;
-        } else if (group->state == GROUP_IDLE) { /* so it is on no list */
+        } else if (group->state == GROUP_IDLE) { /* on no list */
             err = 0;
             *lease = group;
             group->state = GROUP_RUNNING;
@@ -415,7 +414,7 @@ void groups_unpark(struct groups *g, struct group *lease)
 
 /* ---- the end of a lease ---- */
 
-/* Put the item back that left its place and was not taken. */
+/* Put the item `ahead` back into its place, because it was not taken. */
 static void ahead_return_locked(struct groups *g, struct group *lease)
 {
     struct group_item *item = lease->ahead;
@@ -448,8 +447,9 @@ __attribute__((noinline)) static bool release_rest(struct groups *g,
     return !recheck;
 }
 
-/* Usually the message was the only one of its group. Then the attention bit
- * stays as it is, and quick_unlock is enough. */
+/* Called by the thread that has the lease, after the message is settled.
+ * Usually the message was the only message of its group. In that case the
+ * attention bit stays as it is, and quick_unlock is enough. */
 bool groups_release(struct groups *g, struct group *lease)
 {
     uint64_t more;
@@ -550,13 +550,10 @@ int groups_restore(struct groups *g, const char *key, size_t size,
     return err;
 }
 
-/* Hold the group now, or mark it for a recheck. Three kinds of groups are only
- * marked: a leased group, which cannot be held before its lease ends; a group
- * with an item of GROUP_FRONT, which runs first; and a held group, because
- * another thread may have looked for letters before this letter was there. The
- * thread that ends the lease (groups_release) or the hold (groups_unhold) sees
- * the mark and looks for letters again.
- */
+/* Three kinds of groups are only marked for a recheck: a leased group, which
+ * cannot be held before its lease ends; a group with an item of GROUP_FRONT,
+ * which runs first; and a held group, because another thread may have looked
+ * for letters before this letter was there. */
 int groups_hold_late(struct groups *g, const char *key, size_t size)
 {
     struct group *group;
@@ -658,7 +655,7 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
     return 0;
 }
 
-/* Count the end of one write: the item is parked, or stays where it was. */
+/* Count the end of one write to the store, successful or not. */
 static void group_arrived_locked(struct groups *g, struct group *group)
 {
     group->parking--;

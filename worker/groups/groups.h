@@ -5,10 +5,12 @@
  *        message of it, and gives it back; no thread ever waits for a group.
  *        A pure data structure under one mutex: it knows nothing of slots, rows
  *        or handlers. docs/design/machines.md draws the states.
- * WHO    Any thread. A leased group belongs to the thread that leased it.
- * OWNS   Groups; a group that is empty, idle and has nothing parked is
- *        forgotten, and freed but for the last GROUPS_KEPT of them.
- *        Items are the caller's, embedded in its own structs.
+ * WHO    Called by dispatch.c and settle.c of the flow, on any thread. A leased
+ *        group belongs to the thread that leased it. groups_open, _restore,
+ *        _close: the engine's thread.
+ * OWNS   The groups. A group without any message is forgotten; the memory of
+ *        the last GROUPS_KEPT forgotten groups is reused. Items belong to the
+ *        caller.
  * FAILS  groups_add: -ENOMEM; -ENAMETOOLONG for its key.
  */
 #ifndef WORKER_GROUPS_GROUPS_H
@@ -40,8 +42,7 @@ struct group_item {
 };
 #define GROUP_FRONT UINT32_MAX
 
-/* Bytes of a key. */
-#define GROUP_KEY_MAX 256
+#define GROUP_KEY_MAX 256 /* bytes of a key */
 
 /* A group's key, in memory of the caller. */
 struct group_key {
@@ -53,56 +54,63 @@ struct group_key {
  * waiting priority gets its turn. */
 #define GROUP_HIGH_ROW 7
 
-/* With `keep_front`, items of priority GROUP_FRONT are never parked. While a
- * message waits, is parked, or may run, ATTEND_GROUP of `attention` is set
- * (NULL: none). */
+/* Create the groups. With `keep_front`, items of priority GROUP_FRONT are never
+ * parked. While a message waits, is parked, or may run, ATTEND_GROUP of
+ * `attention` is set; `attention` may be NULL. */
 int groups_open(struct groups **out, unsigned quantum, bool keep_front,
                 struct attention *attention);
 /* Change the quantum; it takes effect with the next turn of each group. */
 void groups_set_quantum(struct groups *g, unsigned quantum);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
-/* Put an item in its place. Calls for one group come in receive order. */
+/* Put an item in its place in its group. The caller makes all calls for one
+ * group in receive order. */
 int groups_add(struct groups *g, const char *key, size_t size,
                struct group_item *item);
 
-/* Lease the group of a message that has nothing else, while no other group is
- * on the run queue, and count the message as taken: the short way. -EAGAIN: the
- * message has to wait in its place; -ENOMEM, -ENAMETOOLONG. */
+/* Lease the group of a message that is the group's only message, and count the
+ * message as taken, so that it need not be put in a place first. Returns
+ * -EAGAIN if the group has other messages, or if another group is on the run
+ * queue: the caller then adds the message with groups_add. Other errors are
+ * -ENOMEM and -ENAMETOOLONG. */
 int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease);
-/* Lease the next group that has something to deliver; NULL: there is none. It
- * is RUNNING until one of the four calls that end a lease. */
+/* Lease the next group that has something to deliver; NULL if there is no such
+ * group. The group is RUNNING until one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
-/* Return the next item of a leased group; NULL if it has none. Items that are
- * added from then on come after it. If the lease ends without groups_take, the
- * item goes back to its place; meanwhile groups_waiting may leave it out. */
+/* Return the next item of a leased group; NULL if the group has no item. Items
+ * that are added after the call come after it. If the lease ends without
+ * groups_take, the item goes back to its place; until then groups_waiting does
+ * not count it. */
 struct group_item *groups_peek(struct groups *g, struct group *lease);
-/* Return true if the lowest priority has its turn. */
+/* Return true if the lowest priority of the leased group has its turn. */
 bool groups_low_turn(const struct group *lease);
 /* Return how many messages of the leased group are parked. */
 uint64_t groups_parked_of(const struct group *lease);
 const char *groups_key(const struct group *lease, size_t *size);
-/* Take `item` for a delivery, or, if it is NULL, a parked message. */
+/* Count `item` as taken for a delivery; NULL: a parked message. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority);
-/* Note that the store has none of the messages that were counted as parked. */
+/* Set the count of the group's parked messages to 0, because the store has none
+ * of them. */
 void groups_unpark(struct groups *g, struct group *lease);
 
 /* ---- the end of a lease ---- */
 
-/* Let the next message run, after this one is settled. Returns false if a
- * letter of the group came meanwhile (groups_hold_late): the lease goes on, and
- * the caller asks the store whether the group has to be held. It is answered so
- * once. */
+/* Let the group's next message run, after the message of this lease is settled.
+ * Returns false if a letter of the group came during the lease
+ * (groups_hold_late): the lease continues, and the caller searches the store
+ * for letters and holds the group if there is one. The next call returns true,
+ * unless one more letter came. */
 bool groups_release(struct groups *g, struct group *lease);
-/* Let the group wait with its message, which failed and waits as row `head`. */
+/* Block the group until its failed message, which waits as row `head`, is due
+ * (groups_resume). */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
-/* Let the group wait, as its message died, until groups_unhold, or until an
- * item of priority GROUP_FRONT comes; one that is there already runs. */
+/* Hold the group of a message that died until groups_unhold, or until an item
+ * of priority GROUP_FRONT comes. If the group has such an item already, that
+ * item runs and the group is not held. */
 void groups_hold(struct groups *g, struct group *lease);
-/* Put a message that was not delivered first in line again. `item` was taken
- * before. */
+/* Put a taken message that was not delivered back in front of its group. */
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item);
 
@@ -119,33 +127,34 @@ bool groups_known(struct groups *g, const char *key, size_t size);
  * groups_unhold then returns false later, so that its caller searches the store
  * for letters. Errors are -ENOMEM and -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
-/* Let a held group go on of which no letter was found. Returns false if a
- * letter came since (groups_hold_late): the group stays held and the caller
- * asks the store again. It is answered so once. */
+/* Let a held group continue, because the store has no letter of it. Returns
+ * false if a letter came after the caller's search of the store
+ * (groups_hold_late): the group stays held, and the caller searches again. */
 bool groups_unhold(struct groups *g, const char *key, size_t size);
 /* Copy the keys of all held groups, so that the caller can search the store for
  * their letters. The caller frees the copies, which are one block. NULL and
  * a count above 0: out of memory. */
 struct group_key *groups_held_keys(struct groups *g, size_t *count);
 
-/* Restore what the store has of a group, at the start and before any item is
- * added. -EEXIST: the group is there already. */
+/* Restore a group with the parked messages, the head and the hold that the
+ * store has. Called on the engine's thread at the start, before any item is
+ * added. -EEXIST: the group exists already. */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held);
 
 /* ---- parking: items of blocked groups move to the store ---- */
 
 /* Take up to `room` items of blocked groups out of their places, in order. The
- * caller has them until groups_park_end. */
+ * items belong to the caller until groups_park_end. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room);
-/* Do the same for one item that has not been in its place. A group that has
- * nothing else waits for it; one that is queued or leased does not. Errors are
- * those of groups_add. */
+/* Begin to park one item that is in no place yet. A group without other
+ * messages waits until the item is parked; a queued or leased group does not
+ * wait. Errors are those of groups_add. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item);
-/* End parking: the items are in the store (`parked`), or go back to their
- * places. */
+/* End parking. With `parked` the items are in the store; otherwise they go back
+ * to their places. */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked);
 /* Undo groups_park_one: the item is neither in its place nor parked. */
