@@ -5,7 +5,8 @@
  *        failure it runs again by itself, after a wait that doubles; `tell` is
  *        called once for each kind of failure, and once for its end.
  * WHO    soon, after: any thread. run: the engine's thread, while no other
- *        thread asks. quiet: the loop. stop: any thread but that of a run.
+ *        thread asks for a run. quiet: the loop. stop: any thread but that of a
+ *        run.
  * OWNS   Its timer and its job; it is embedded in the caller's struct.
  * FAILS  Never: without a thread, the timer tries again.
  */

@@ -5,12 +5,12 @@
  *        clock_watch: a timer of CLOCK_REALTIME that never expires. The kernel
  *        cancels it when somebody sets the clock, and when the machine resumes
  *        (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
- *        dirty: two marks that any part sets and status.c reads, so that no
- *        part depends on it: the state has changed (shown in the next round),
- *        and the numbers have (counted soon, by a timer).
+ *        dirty: two marks that any part sets and status.c reads: the state has
+ *        changed (shown in the next round), or the numbers have (counted soon,
+ *        by a timer).
  * WHO    open, wait, close, init: the engine's thread. loop_watch, wake,
  *        dirty_: any thread. All callbacks: the thread in loop_wait, with no
- *        lock of ours held. They must not block.
+ *        lock of the loop held. They must not block.
  * OWNS   The epoll set, an eventfd, and a descriptor for each clock_watch. A
  *        source is embedded in the caller's struct, which closes its
  *        descriptor.
@@ -77,7 +77,7 @@ void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
                 void *arg);
 /* Mark the state as changed. */
 void dirty_state(struct dirty *d);
-/* Mark it, and have the loop show it at once. */
+/* Mark the state as changed, and end the loop's wait, so that it is shown. */
 void dirty_state_now(struct dirty *d);
 /* Clear the mark, usually at the cost of a load. Returns true if it was set. */
 static inline bool dirty_state_take(struct dirty *d)

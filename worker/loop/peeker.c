@@ -26,30 +26,21 @@
 
 /* How soon the loop looks after a thread of the pool has waited for the queue
  * and taken a message. Starting the timer is a system call before the handler's
- * first instruction, and wakes the peeker, which then delays another message.
+ * first instruction, and wakes the loop, which then delays another message.
  * If a message comes every few ms, this delays fewer than one in a hundred. */
 #define LINGER_MS 250
 
-/* Peek mode: which thread waits for the queue. Only the thread that entered a
- * mode may leave it. Otherwise a third thread could enter, and two would wait
- * while one interrupt wakes only one.
- *
- *   from     event                                   to
- *   OFF      peeker_arm                              EPOLL
- *   EPOLL    the queue has a message                 OFF, by the peeker
- *   EPOLL    the queue was recreated: epoll has      OFF, by the thread that
- *            lost the old one                        recreated it
- *   OFF      peeker_enter                            THREAD
- *   THREAD   a message, or an interrupt               OFF, by that thread
- */
+/* Peek mode: which thread waits for the queue (docs/design/machines.md). The
+ * thread that entered a mode leaves it, and no other one: otherwise a third
+ * thread could enter, and two would wait while one interrupt wakes only one. */
 enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
 
 /* c = constant after open   a = atomic */
 struct peeker {
     struct peeker_setup setup; /* c */
-    pthread_mutex_t arm_mtx;   /* one thread arms: a source that fires at once
-                                * may be armed again before the first call
-                                * returns */
+    pthread_mutex_t arm_mtx;   /* lets one thread arm at a time: a source that
+                                * fires immediately may be armed again before
+                                * the first call returns */
     struct loop_source source; /* under arm_mtx  the queue */
     int interrupt;             /* c  ends the wait of a thread */
     atomic_int mode;           /* a  PEEK_ */
@@ -58,14 +49,15 @@ struct peeker {
     _Atomic uint64_t look_ns; /* a  last deadline of the timer; 0: it fired */
 };
 
-/* Change from one mode to another. Returns false if it was not in that mode. */
+/* Change from one mode to another. Returns false if the mode was not `from`. */
 static bool mode_shift(struct peeker *p, int from, int to)
 {
     return atomic_compare_exchange_strong(&p->mode, &from, to);
 }
 
-/* The timer has woken the peeker, whose next wait has a limit if work items are
- * running; it checks that after this store (peeker_look_later). */
+/* Called by the loop. Before its next wait, the loop checks whether work items
+ * are running (schedule_wait_ms). It does so after this store, on which
+ * peeker_look_later relies. */
 static void look_timer_due(struct timer *timer)
 {
     struct peeker *p = CONTAINER_OF(timer, struct peeker, look_timer);
@@ -73,8 +65,9 @@ static void look_timer_due(struct timer *timer)
     atomic_store(&p->look_ns, 0);
 }
 
-/* Switch peek mode off before trying to start a work item: an item that leaves
- * meanwhile sees it off and arms, or this thread sees the room that it left. */
+/* Switch peek mode off before trying to start a work item. If another item
+ * leaves at the same time, either that item sees peek mode off and arms again,
+ * or this thread sees the room that the item left. */
 static void queue_readable(struct loop_source *source)
 {
     struct peeker *p = CONTAINER_OF(source, struct peeker, source);
@@ -118,11 +111,11 @@ void peeker_close(struct peeker **peeker)
     free(p);
 }
 
-/* Watch the queue once, so that a message wakes the peeker once and not until
- * it was taken. The queue is added to the set when it is first waited for: an
- * entry that never fired is active whatever its events are (the kernel adds
- * EPOLLERR and EPOLLHUP), and each sent message would wake the peeker in
- * vain. */
+/* Watch the queue for one event, so that a message wakes the loop once, and not
+ * again and again until it is taken. The queue is not added to the epoll set
+ * before the first wait: an entry that never fired is active whatever its
+ * events are (the kernel adds EPOLLERR and EPOLLHUP), so each sent message
+ * would wake the loop for nothing. */
 void peeker_arm(struct peeker *p)
 {
     int err = 0;
@@ -157,9 +150,8 @@ void peeker_queue_changed(struct peeker *p)
         waiter_interrupt(p);
 }
 
-/* Make the loop look within `ms`. If look_ns is out of date, either the timer
- * is started again, or it is firing at this moment, and then the loop looks,
- * too. */
+/* Make the loop look within `ms`. If look_ns is out of date, either this starts
+ * the timer again, or the timer is firing now and the loop looks anyway. */
 static void look_in(struct peeker *p, unsigned ms)
 {
     uint64_t now = clock_mono_ns(), when = now + ms * NS_PER_MS;
@@ -181,8 +173,7 @@ bool peeker_enter(struct peeker *p)
     return false;
 }
 
-/* Switch peek mode off before a work item is started, as queue_readable does.
- */
+/* Switch peek mode off first, as queue_readable does. */
 bool peeker_wait(struct peeker *p)
 {
     struct pollfd fds[2] = {

@@ -1,11 +1,14 @@
 /* peeker.h - peek mode: waiting for the queue without receiving
  *
- * WHAT   The queue is waited on only while armed (peek mode): once, until the
- *        next message, by the event loop. A thread of the pool that has nothing
- *        else to do waits in its place (enter, wait) and takes the message
- *        itself: one thread switch to a message, not two.
- * WHO    open, close: the engine's thread. arm, look_soon, look_later: any
- *        thread. enter, wait: pool threads.
+ * WHAT   In peek mode one thread waits until the queue has a message: either
+ *        the event loop (arm), which then starts a work item; or a pool thread
+ *        without other work (enter, wait), which then takes the message itself.
+ *        The second way costs one thread switch instead of two.
+ *        Outside of peek mode no thread waits: each work item finds the message
+ *        when it takes its next one.
+ * WHO    open, close, release: the engine's thread. enter, wait, look_later:
+ *        pool threads that run work items (items.c). queue_changed: the thread
+ *        that opens a removed queue again. All others: any thread.
  * OWNS   An eventfd and a timer.
  * FAILS  open: -errno.
  */
@@ -22,7 +25,7 @@ struct peeker; /* opaque; body in peeker.c */
 struct flow;
 struct gate;
 
-/* If a handler takes longer, another thread waits for the queue, too. */
+/* If a handler takes longer, the loop enters peek mode while it runs. */
 #define PEEKER_STUCK_MS 2
 
 /* Constant while the peeker is open. */
@@ -42,20 +45,21 @@ struct peeker_setup {
 int peeker_open(struct peeker **out, const struct peeker_setup *setup);
 void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 
-/* Enter peek mode, unless it is entered. */
+/* Let the loop wait for the queue, unless some thread already does. */
 void peeker_arm(struct peeker *p);
-/* Enter peek mode for the calling thread. Returns false if it is entered. */
+/* Enter peek mode for the calling thread. Returns false if the loop or
+ * another thread is waiting, or after peeker_release. */
 bool peeker_enter(struct peeker *p);
-/* Then wait. Returns true if there may be a message; false after
- * peeker_release, or if there is another queue. */
+/* Wait, after peeker_enter. Returns true if there may be a message; false after
+ * peeker_release, or if the queue was replaced. Leaves peek mode. */
 bool peeker_wait(struct peeker *p);
-/* Have the loop check after PEEKER_STUCK_MS whether a handler keeps its thread,
- * because work goes on with peek mode off. Later: after a wait of the thread,
- * whose handler is most likely quick; the thread was counted (gate_enter)
- * before the call. */
+/* Have the loop check in PEEKER_STUCK_MS (soon) or later whether a handler is
+ * slow, because no other thread fetches messages while peek mode is off. Use
+ * look_later after peeker_wait: that thread's handler is most likely quick.
+ * Call gate_enter first. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
-/* Let no thread enter any more. */
+/* Let no thread enter any more, and end the wait of the one that has. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
 /* Handle a change of the queue's descriptor. Inside of flow.take_lock. */

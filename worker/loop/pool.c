@@ -94,8 +94,8 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Wake or start threads until so many are on their way, as far as there are. A
- * new thread blocks all signals, which the peeker handles. */
+/* Wake or start threads until `jobs` threads are on their way to a job, or no
+ * more are allowed. New threads block all signals: the peeker handles them. */
 static int staff_locked(struct pool *p, unsigned jobs)
 {
     sigset_t all, old;
@@ -131,7 +131,7 @@ int pool_submit(struct pool *pool, struct pool_job *job)
         return -ESHUTDOWN;
     }
     err = staff_locked(pool, pool->queued + 1);
-    /* A thread that exists takes the job when it is done with its own. */
+    /* If no thread could be started, a busy one takes the job afterwards. */
     if (err == 0 || pool->threads > 0) {
         err = 0;
         TAILQ_INSERT_TAIL(&pool->jobs, job, link);
@@ -145,15 +145,17 @@ void pool_resize(struct pool *pool, unsigned max_threads)
 {
     pthread_mutex_lock(&pool->mtx);
     pool->max_threads = max_threads;
+    /* Wake idle threads that are too many, so that they exit. */
     for (unsigned over = pool->threads; over > max_threads; over--)
         if (!LIST_EMPTY(&pool->idle))
             wake_locked(pool);
-    (void)staff_locked(pool, pool->queued); /* else when one is free */
+    /* If this fails, the jobs run when a thread is free. */
+    (void)staff_locked(pool, pool->queued);
     pthread_mutex_unlock(&pool->mtx);
 }
 
-/* Queued jobs still run. A job may still submit by way of *pool, and is
- * refused; so *pool is set to NULL only when no thread is left. */
+/* A running job may still call pool_submit(*pool), so *pool is set to NULL only
+ * when no thread is left. */
 void pool_close(struct pool **pool)
 {
     struct pool *p = *pool;

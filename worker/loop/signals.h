@@ -1,9 +1,10 @@
-/* signals.h - the signals that a worker takes, as events of the loop
+/* signals.h - the signals that a worker handles, as events of the loop
  *
- * WHAT   Blocks them, reads them from a signalfd, and calls a function for
- *        each.
- * WHO    block: before any thread is started. open, close: the engine's thread.
- * OWNS   The signalfd.
+ * WHAT   Blocks these signals, reads them from a signalfd, and calls a function
+ *        for each in the loop.
+ * WHO    block: main.c or library.c, before any thread is started. open: the
+ *        engine's thread.
+ * OWNS   Nothing; the engine closes the signalfd.
  * FAILS  open: -errno.
  */
 #ifndef WORKER_LOOP_SIGNALS_H
@@ -22,12 +23,12 @@ struct signals {
 /* Block SIGTERM SIGINT SIGQUIT SIGHUP SIGUSR2 SIGCONT SIGTTIN SIGTTOU in this
  * thread and in threads started by it, and ignore SIGPIPE and SIGXFSZ. HUP, INT
  * and QUIT stay ignored if they were. With `whole_process` (not for a program
- * that embeds the worker), also block signals that would kill the process by
- * default but mean nothing to the worker; they are logged, and SIGXCPU stops
- * the worker. */
+ * that embeds the worker), also block signals that would kill the process but
+ * mean nothing to the worker; they are logged, and SIGXCPU stops it. */
 void signals_block(bool whole_process);
-/* The handler of SIGPIPE and SIGXFSZ. With SIG_IGN, which an executed program
- * inherits, each handler would need a system call for each to undo it. */
+/* Ignore SIGPIPE or SIGXFSZ, as their signal handler. An executed program would
+ * inherit SIG_IGN instead, and undoing that would cost each start of a command
+ * two system calls. */
 void signals_nothing(int signal);
 /* Watch the signals: `came` is called in the loop for each meaningful
  * signal. */

@@ -25,8 +25,8 @@ struct timers {
     int fd;               /* c */
 };
 
-/* Set the timerfd; 0 ns: off. Try twice, because without it messages would wait
- * for ever: 0 or -errno. */
+/* Set the timerfd; 0 ns: off. Try twice, because messages would wait for ever
+ * if it failed. Returns 0 or -errno. */
 static int timerfd_set(int fd, uint64_t when_ns)
 {
     const struct itimerspec at = {
@@ -100,7 +100,7 @@ static void arm_locked(struct timers *t)
     if (next == t->armed_ns)
         return;
     err = timerfd_set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
-    if (err) /* it was set when it was opened */
+    if (err) /* timers_open has tried the same call */
         panic("timers: timerfd_settime(%" PRIu64 "): %s", next,
               errno_text(-err));
     t->armed_ns = next;
@@ -123,8 +123,8 @@ void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* The clock is read inside the lock, so that of two timers with one limit the
- * one started first has the earlier deadline. */
+/* The clock is read inside the lock, so that of two timers with the same limit,
+ * the timer started first has the earlier deadline. */
 void timers_start_after(struct timers *t, struct timer *timer,
                         uint64_t limit_ns)
 {
@@ -175,18 +175,18 @@ int timers_fd(const struct timers *t)
     return t->fd;
 }
 
-/* armed_ns is reset before the timers run and computed again after it: a timer
- * that another thread starts meanwhile sets the timerfd itself. The clock is
- * read inside the lock, so that no timer started before it is later than it,
- * and once: a timer that starts itself again, due immediately, waits for the
- * next round. */
+/* armed_ns is reset before the timers run and set again after that, so that a
+ * timer that another thread starts in between sets the timerfd itself. The
+ * clock is read inside the lock, so that no timer was started after that time.
+ * It is read once, so that a timer that starts itself again and is due
+ * immediately waits for the next round. */
 void timers_run(struct timers *t)
 {
     uint64_t ignored, now;
     bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
-        panic("timers: read: %s", errno_text(errno)); /* not the same file */
+        panic("timers: read: %s", errno_text(errno)); /* fd is another file */
     pthread_mutex_lock(&t->mtx);
     t->armed_ns = NOT_ARMED;
     now = clock_mono_ns();
@@ -201,7 +201,7 @@ void timers_run(struct timers *t)
             t->firing = NULL;
             pthread_cond_broadcast(&t->fired);
             more = true;
-        } else if (more) { /* let others at the lock between two budgets */
+        } else if (more) { /* let other threads take the lock */
             pthread_mutex_unlock(&t->mtx);
             pthread_mutex_lock(&t->mtx);
         }

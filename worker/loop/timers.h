@@ -1,12 +1,12 @@
 /* timers.h - the timer service: wheel + timerfd + one lock
  *
- * WHAT   Start and cancel from any thread; callbacks run in the peeker, with no
- *        lock held, in the order of (deadline, start). It is the timeout
- *        manager as well: timers_start_after counts for the item that the timer
- *        is embedded in, with any limit; timers_cancel answers whether that
- *        came in time. For each start exactly one of the two happens: a cancel
- *        returns true, or the callback is called.
- * WHO    Any thread; timers_run and timers_fd: the peeker.
+ * WHAT   Starts and cancels timers from any thread; their callbacks run in the
+ *        peeker, with no lock held, in the order of (deadline, start).
+ *        For a time limit: timers_start_after starts it, and timers_cancel
+ *        returns whether the end came in time. For each start exactly one of
+ *        the two happens: a cancel returns true, or the callback is called.
+ * WHO    Any thread. timers_run: the event loop, whose thread is the peeker.
+ *        open, close, timers_fd: the engine's thread.
  * OWNS   The wheel and the timerfd. A timer is embedded in the caller's struct.
  * FAILS  open: -errno. Starting cannot fail.
  */
