@@ -6,8 +6,8 @@
  *        and when it fires it checks the deadline of the call that is there
  *        then. The thread that decides something about a running call (its
  *        limit has passed, it is seized) pays for both (quick_lock.h).
- * WHO    enter, leave: the thread of the work item. Callbacks, seize: the
- *        peeker.
+ * WHO    handler_inproc.c. enter, leave: the thread of the work item. The timer
+ *        and seize: the peeker.
  * OWNS   Its timer. The call is the caller's, and stays until leave returned.
  * FAILS  Never.
  */
@@ -25,12 +25,13 @@
 struct call_deadline {
     _Alignas(64) _Atomic(struct message *) message; /* a  NULL: nothing runs */
     _Atomic uint64_t
-        deadline;             /* a  monotonic, of what runs; UINT64_MAX: none */
-    _Atomic uint64_t pending; /* a  when the timer fires, or later; 0: not */
-    atomic_bool asked;        /* a  leave has to take the lock */
-    atomic_bool seized;       /* a  set under mtx: the call does not leave */
-    bool barrier; /* c  quick_lock.h; without it `asked` stays set */
-    bool passed;  /* m  the limit of the running call has passed */
+        deadline; /* a  monotonic, of the running call; UINT64_MAX: none */
+    _Atomic uint64_t
+        pending;        /* a  the timer fires then or earlier; 0: it is off */
+    atomic_bool asked;  /* a  leave has to take the lock */
+    atomic_bool seized; /* a  set under mtx: the call does not leave */
+    bool barrier;       /* c  quick_lock.h; without it `asked` stays set */
+    bool passed;        /* m  the limit of the running call has passed */
     struct timers *timers;
     struct timer timer;
     pthread_mutex_t mtx;      /* held while something is decided */

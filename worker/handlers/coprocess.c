@@ -424,8 +424,7 @@ static bool coprocess_read(struct coprocess *l)
 
 /* Terminate the child if the deadline of an open message is not later than
  * seen_ns, the time up to which all output has been read. Returns the next
- * deadline, or UINT64_MAX if there is none or if the child is being terminated
- * for another reason. */
+ * deadline; UINT64_MAX if there is none or the child is being terminated. */
 static uint64_t limits_apply(struct coprocess *l)
 {
     uint64_t next = UINT64_MAX;
@@ -774,8 +773,7 @@ void coprocess_wake(struct coprocess *l)
 }
 
 /* A child that the worker terminated is not reaped here, because its messages
- * and leftovers come first. It is reaped when the coprocess is used again or
- * closed. */
+ * and leftovers come first. It is reaped at the next use or the close. */
 bool coprocess_look(struct coprocess *l)
 {
     struct outcome none;

@@ -55,9 +55,8 @@ struct stream {
     const pid_t *known; /* at close: all children; NULL before that */
     size_t known_count;
 };
-/* The marks of children begin here, plus the us of the clock at the start so
- * that they differ from those of an earlier worker: far above the marks of
- * messages (slot.h). */
+/* The marks of children begin here, far above those of messages (slot.h), plus
+ * the us of the clock at the start, so that two workers have different ones. */
 #define STREAM_MARKS (UINT64_C(1) << 62)
 
 /* The states of a coprocess; coprocess_state.c has the table. */
@@ -66,8 +65,7 @@ enum coprocess_state {
     COPROCESS_EMPTY,       /* no child; one may be started */
     COPROCESS_BACKOFF,     /* no child until the backoff is over */
     COPROCESS_RUNS,        /* the child takes messages */
-    COPROCESS_RETIRING,    /* the child had --max-requests messages, or has
-                            * grown too large */
+    COPROCESS_RETIRING,    /* --max-requests or --max-rss is reached */
     COPROCESS_CLOSED,      /* the child closed a pipe, and may be exiting */
     COPROCESS_DRAINING,    /* the child saw the end of its input */
     COPROCESS_TERMINATING, /* the child got SIGTERM */
@@ -83,8 +81,7 @@ enum coprocess_event {
     COPROCESS_END,     /* terminate the child now */
     COPROCESS_DUE,     /* the time of the state is over */
     COPROCESS_EXIT,    /* the child exited */
-    COPROCESS_REAPED,  /* the child's status was collected, and no process of it
-                        * is left */
+    COPROCESS_REAPED,  /* its status was collected, and no process is left */
     COPROCESS_EVENTS,
 };
 
@@ -96,8 +93,7 @@ struct open_message {
     uint64_t limit_ns;    /* UINT64_MAX: none */
     uint64_t deadline_ns; /* monotonic; UINT64_MAX: none */
     bool late;            /* the deadline passed without an answer */
-    bool cancelled;       /* an operator cancelled it, so its child is
-                           * terminated */
+    bool cancelled;       /* by an operator: its child is terminated */
     bool heard;           /* an answer came after `late` or `cancelled` */
 };
 /* `at` of a message that was not sent, for want of memory */
@@ -154,8 +150,8 @@ struct coprocess {
 };
 
 int coprocess_open(struct coprocess **out, struct stream *stream);
-/* After coprocess_await: collect the child's status, terminate its remaining
- * processes, and free the coprocess. NULL-safe; sets NULL. */
+/* After coprocess_leave: wait until the child has ended, collect its status,
+ * terminate its other processes, and free everything. NULL-safe; sets NULL. */
 void coprocess_close(struct coprocess **coprocess);
 
 /* The operations of handler.h. */

@@ -17,7 +17,7 @@
  * all its descriptors before its exit status is there. */
 #define SHUT_NS NS_PER_S
 
-/* The worker's own stop has sent its signal already. */
+/* Send no signal if the stop of the worker has sent its own already. */
 void coprocess_term(struct coprocess *l)
 {
     uint64_t from = clock_mono_ns();
@@ -33,7 +33,7 @@ void coprocess_term(struct coprocess *l)
 
 enum {
     LIVES = 1 << 0, /* there is a child that has not ended */
-    WORKS = 1 << 1, /* and that was not told to end */
+    WORKS = 1 << 1, /* it has not been told to end either */
     FEEDS = 1 << 2, /* pending output is written to it */
 };
 

@@ -31,8 +31,8 @@
 #include "worker/rules/verdict.h"
 
 /* How long a delivery waits for room in the destination before the message is
- * given back: short enough not to delay a stop, long enough for a busy consumer
- * to make room. */
+ * given back: so short that a stop can wait for it (.stop is NULL), long enough
+ * for a busy consumer to make room. */
 #define ROOM_NS NS_PER_S
 
 /* m = under mtx   c = constant after open */
@@ -112,9 +112,9 @@ head_print(struct head *h, const char *fmt, ...)
     va_end(args);
 }
 
-/* Return true if a header line is not copied, because this file writes it anew
- * or because it refers to a dead letter in this queue's store. With `waits`,
- * the lines with times are written anew, too. */
+/* Return true if a header line is not copied, because forward_header writes the
+ * line itself, or because the line refers to a dead letter in this queue's
+ * store. With `waits`, forward_header writes the lines with times, too. */
 static bool line_is_ours(struct header_text name, bool waits)
 {
     static const char *const ours[] = {"id",           "group",     "letter",

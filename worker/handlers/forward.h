@@ -3,8 +3,8 @@
  * WHAT   Writes the header that the message has at the destination: the lines
  *        of its sender, its id, its group, how many queues it came through, and
  *        whether it may have been sent before.
- * WHO    Any thread. The only side effect is that a message without an id gets
- *        one.
+ * WHO    forward.c and forward_amqp.c, on pool threads, several at once. The
+ *        only side effect is that a message without an id gets one.
  * OWNS   Nothing.
  * FAILS  -ELOOP, -EMSGSIZE: the message can never be forwarded, and `out` says
  *        so: a dead letter.
@@ -33,7 +33,8 @@ bool forward_resent(const struct delivery *d);
 /* Return the time at which the message is due (wall clock, ns), or 0 if it is
  * due now. */
 uint64_t forward_due(const struct delivery *d);
-/* Write the header. Returns its bytes. */
+/* Write the header; unknown lines of the sender are copied. Returns its bytes.
+ */
 int forward_header(char head[HEADER_MAX], const struct delivery *d,
                    struct outcome *out);
 

@@ -29,9 +29,9 @@ struct handler_setup {
 };
 
 /* The C function of an embedding program, or of a plugin. It cannot be killed:
- * past its time limit, or when the worker ends it, it sees mqw_cancelled. A
- * worker that is the program goes on without a function that does not return:
- * it seizes the messages and exits. */
+ * past its time limit, or when the worker stops its handlers, mqw_cancelled
+ * returns 1 to it. If a plugin's function does not return then, the worker
+ * takes its message away (seize) and exits. An embedded worker waits for it. */
 struct inproc {
     mqw_handler *handle;
     /* NULL: nothing is called. */
@@ -66,7 +66,7 @@ struct coprocess_ops {
      * -errno: it cannot be started, and `out` says why (OUTCOME_NOT_STARTED).
      */
     int (*ready)(struct coprocess *coprocess, struct outcome *out);
-    /* Return how many more deliveries it takes now; 0 if its child ends. */
+    /* Return how many more deliveries it takes now; 0: its child is ending. */
     unsigned (*room)(const struct coprocess *coprocess);
     /* Deliver. `d` must stay until next has returned it. */
     void (*send)(struct coprocess *coprocess, struct delivery *d);

@@ -160,10 +160,10 @@ static void stderr_drain(const struct running *r, struct stderr_tail *t)
 }
 
 /* Read stderr until the process has ended. Returns false if `due_ns` comes
- * first. poll(2) looks at the descriptors in their order (do_poll in
- * fs/select.c), so the state of stderr is that after the end, and a process
- * that wrote nothing more costs no read. Bytes that a grandchild writes later
- * are not waited for. */
+ * first. poll(2) checks the descriptors in their order (do_poll in
+ * fs/select.c): when it reports the end, it has checked stderr after the end,
+ * so a process that wrote nothing more costs no read. Bytes that a grandchild
+ * writes later are not waited for. */
 static bool run_watch(const struct running *r, struct stderr_tail *t,
                       uint64_t due_ns)
 {

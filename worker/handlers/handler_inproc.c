@@ -1,9 +1,10 @@
 /* handler_inproc.c - a C function as handler: of a program, or of a shared
  * object (see handler.h, docs/library.md)
  *
- * The place keeps the time limit (call_deadline.h). When the function has
- * returned, the place is asked once whether that was in time, and the returned
- * value is the verdict; or too late, and the verdict is the timeout.
+ * Each work item has a place, with a timer for the time limit
+ * (call_deadline.h). If the function returns in time, the returned value is the
+ * verdict; otherwise the verdict is the timeout. The function runs on the
+ * thread of its work item.
  *
  * A shared object is never unloaded: threads of the pool may run destructors of
  * its thread-specific data, and the process is about to end.
@@ -35,7 +36,8 @@ struct mqw_context {
     struct outcome *out;
 };
 
-/* A call: the one in a place, or one on the stack of its thread. */
+/* A call of the C function. It is part of a place; inproc_settled has one on
+ * its stack. */
 struct call {
     char id[ULID_TEXT];         /* "" until mqw_id */
     struct mqw_message message; /* argument of the function */
@@ -43,7 +45,7 @@ struct call {
     const struct delivery *d;
     struct timer abort; /* for --timeout-abort, from the limit on */
     uint64_t limit_ns;  /* UINT64_MAX: none */
-    unsigned given;     /* fields_given of the message before; 0: none */
+    unsigned given;     /* fields_given of the previous message; 0: none */
     atomic_bool late;   /* the limit has passed */
 };
 

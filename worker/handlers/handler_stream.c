@@ -26,7 +26,7 @@
 #include "worker/process/leftovers.h"
 
 /* A coprocess in the lists of its handler. It exists until close, because the
- * peeker may just be handling an event of a coprocess that is lent.
+ * peeker may still be handling an event of a coprocess that was just lent.
  * m = under the handler's mtx   c = constant after it was made */
 struct stream_slot {
     LIST_ENTRY(stream_slot) all;  /* m */

@@ -1,4 +1,4 @@
-/* stream_line.h - the lines that are spoken with a long-lived handler
+/* stream_line.h - the lines between the worker and a long-lived handler
  *
  * WHAT   Writes the head of a message and reads an answer, as docs/handlers.md
  *        says:
@@ -8,13 +8,12 @@
  *          RETRY <id> [delay=<dur>] [reason...]
  *          DEAD <id> [reason...]
  *          DISCARD <id>
- *        In a group's key and the value of an x- line each byte that is not
+ *        In a group's key and the value of an x- line, each byte that is not
  *        printable ASCII, and ' ', '%' and '=', is written as %XX. So a head is
- *        one line of ASCII, its words are what stands between spaces, and a
- *        word's name is what stands before its only '='. (All beyond ASCII is
- *        written so, not control bytes alone: there are spaces in Unicode, too,
- *        and some languages split at them.)
- * WHO    Any thread. Pure functions.
+ *        one line of ASCII, its words are separated by spaces, and a word has
+ *        one '=' at most. Bytes beyond ASCII are escaped as well, because some
+ *        languages also split words at the spaces of Unicode.
+ * WHO    coprocess.c, on the pool thread that has the child. Pure functions.
  * OWNS   Nothing; names in an answer point into the line.
  * FAILS  stream_answer_parse: -EBADMSG.
  */

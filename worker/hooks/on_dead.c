@@ -139,8 +139,8 @@ struct on_dead {
 /* ---- the command ----
  *
  * The command is a shell line, run by /bin/sh with the letter's JSON on stdin
- * and the environment that the handler had. It may take --timeout, or 60 s
- * without that flag. What is left of its process group is killed at its end. */
+ * and the environment that the handler had. After --timeout, or 60 s without
+ * that flag, its process group is terminated. */
 
 /* One run of the command. */
 struct run {

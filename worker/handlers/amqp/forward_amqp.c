@@ -1,11 +1,12 @@
 /* forward_amqp.c - mqworker --forward to a queue on a broker (see
  * worker/handlers/handler.h, worker/handlers/forward.h)
  *
- * Each work item has a lane: a connection, and the messages that it has open on
- * it. lane_send publishes without waiting, and lane_next waits until the broker
- * has confirmed all of them: then they are done. The work items call the
- * functions of a lane, through the table `lanes`; the engine's thread calls the
- * others, through handler_forward_amqp, except for stop: any thread.
+ * Each work item has a lane: a connection, and the messages that are open on
+ * this connection. lane_send publishes without waiting, and lane_next waits
+ * until the broker has confirmed all open messages, which are done then. Work
+ * items call the functions of a lane, on their threads, through the table
+ * `lanes`. The engine's thread calls the other functions, through
+ * handler_forward_amqp; any thread may call amqp_forward_stop.
  * Crash before the confirm, or between the confirm and the verdict: the slot
  * reads RUNNING, and the next start publishes the message again, with the same
  * id and line (envelope.h), marked as resent. A worker that ran the first copy
@@ -34,7 +35,7 @@
 #include "worker/rules/verdict.h"
 
 /* Time limit for a confirm, after which the messages are given back. A queue
- * takes less to elect a leader. */
+ * elects a leader in less. */
 #define CONFIRM_NS (30 * NS_PER_S)
 /* A connection that was idle for longer is opened again, because heartbeats are
  * sent only during calls of this file. */
@@ -48,7 +49,7 @@
  * one thread, as it may have to remove it from the environment. A process has
  * one such handler. */
 static char password[BROKER_PASSWORD];
-static bool password_in_environment; /* it was there, and is removed */
+static bool password_in_environment; /* at the start; removed since */
 
 /* An open delivery. */
 struct sent {
@@ -62,9 +63,10 @@ struct coprocess {
     LIST_ENTRY(coprocess) link; /* h->idle */
     struct handler *h;
     struct publisher *publisher; /* NULL: not connected */
-    uint64_t rests_ns;           /* monotonic; start of its idle time */
+    uint64_t rests_ns;           /* monotonic; when lane_put was called */
     atomic_bool woken;
-    bool flushed; /* lane_next has waited: `failed` is for all of them */
+    bool flushed; /* lane_next has waited for confirms; `failed` is the result
+                   * for all of `open` */
     struct problem failed; /* text "": all are confirmed, or not yet */
     struct sent *open;     /* settings.window of them */
     unsigned count, next;  /* used in `open`; index of the next result */
@@ -195,8 +197,8 @@ static unsigned lane_room(const struct coprocess *lane)
 }
 
 /* Publish a message. A message that can never be published becomes a dead
- * letter; any other error is that of the connection, and so of all open
- * deliveries. */
+ * letter. After any other error the connection is closed, and all open messages
+ * are given back. */
 static void lane_send(struct coprocess *lane, struct delivery *d)
 {
     struct sent *s = &lane->open[lane->count++];
@@ -230,7 +232,7 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
                        "unique for a single message, so these lines are "
                        "left out; set --max-attempts and --backoff of its "
                        "worker instead"));
-    /* The part of its group, or the parts in turn. */
+    /* Choose the part of the message's group, else the parts in turn. */
     if (d->group.at)
         part = partition_of(d->group.at, d->group.size, t.partitions);
     else if (t.partitions)
