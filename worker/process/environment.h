@@ -1,8 +1,9 @@
 /* environment.h - the variables a handler is given
  *
  * WHAT   The worker's own environment plus MQW_* of one delivery.
- * WHO    base_open: once, before threads start. Building: any thread, each into
- *        a buffer of its own.
+ * WHO    base_open: open of the handlers and of --on-dead, on the engine's
+ *        thread. build: the thread that is about to start a handler, into a
+ *        buffer of its own.
  * OWNS   Strings live in the struct; pointers are valid until the next build.
  * FAILS  environment_base_open: -ENOMEM.
  */

@@ -2,39 +2,39 @@
  *
  * WHAT   The worker becomes the parent of processes that its handlers leave
  *        (child subreaper), so that they are found among its descendants; they
- *        are reaped within a tenth of a second of their end. A stopped handler
- *        is reported as quickly. Nothing is left of a handler that was sent
- *        SIGTERM: its process group may clean up until the grace is over; then
- *        the group always gets SIGKILL, and processes that escaped from it (own
- *        session, daemon) are found and killed. Nothing is left of a dead
- *        worker's handlers before their messages run again: they are found by
- *        process group and start time, and by the mark in the environment,
- *        which finds processes that left the group or were started in the
- *        instant before the kill.
+ *        are reaped within a tenth of a second of their end. A handler that a
+ *        signal stopped is reported as quickly. After SIGTERM, a handler's
+ *        process group may clean up until the grace is over; then the group
+ *        always gets SIGKILL, and processes that escaped from it (own session,
+ *        daemon) are found and killed. The handlers of a dead worker are killed
+ *        before their messages run again: they are found by process group and
+ *        start time, and by the mark in the environment, which also finds
+ *        processes that left the group or were started just before the kill.
  * WHO    open, close: the engine's thread, which becomes the peeker and must be
  *        the main thread. end: pool threads, each for its own handler. hurry,
  *        none_but: any thread. stale_handlers_kill: the engine at start, with
  *        the lock of the state directory.
- * OWNS   Nothing of a handler: its leader must not be reaped before end
- *        returns, so that the number of its group stays taken.
+ * OWNS   No handler. The caller must not reap the leader of a handler before
+ *        `end` returns, so that the kernel does not reuse the number of the
+ *        process group.
  * FAILS  open: -errno; -ENOTSUP not the main thread. Processes that cannot be
  *        searched for (no /proc) are logged by end; stale_handlers_kill returns
  *        -errno.
  *
- * A handler's status is never taken: the kernel gives orphans to the first
- * living thread of a process, the main thread, and only the main thread's
- * children are reaped here (__WNOTHREAD). A handler is the child of the thread
- * that started it. So a caller that starts a process from another thread must
- * reap it before that thread ends; and the peeker's thread starts none.
+ * Reaping here never takes the exit status of a handler. The kernel makes
+ * orphans children of the main thread, and only children of the main thread are
+ * reaped here (__WNOTHREAD). A handler is the child of the thread that started
+ * it. So a caller that starts a process from another thread must reap it before
+ * that thread ends; and the peeker's thread starts none.
  *
- * A search finds the processes of deliveries wherever they went, by three
- * things: the mark in the environment (environment.h), the process group, and a
- * parent that was found. So it finds a process that has a session of its own,
- * and one that cleared its environment, as long as its parent lives. It owns a
- * pidfd for each found process: the process that is signalled and waited for is
- * the one that was seen, never one that got its number since. One thread makes
- * one search after the other. A search fails with -errno if /proc cannot be
- * read, or for lack of memory or descriptors.
+ * A search finds the processes of deliveries by three properties: the mark in
+ * the environment (environment.h), the process group, and a parent that was
+ * found. So it also finds processes with a session of their own, and processes
+ * that cleared their environment while their parent lives. A search watches
+ * each found process (process.h), so a later process with the same pid is
+ * neither signalled nor waited for. One thread makes one search after the
+ * other. A search fails with -errno if /proc cannot be read, or for lack of
+ * memory or descriptors.
  */
 #ifndef WORKER_PROCESS_LEFTOVERS_H
 #define WORKER_PROCESS_LEFTOVERS_H
@@ -61,8 +61,8 @@ struct process_search_choice {
 };
 
 /* Return the reason why /proc does not show remaining handlers; NULL: it does.
- * It may be empty, another file system, or that of another PID namespace, or
- * not let us read the environment of our own user's processes. */
+ * /proc may be empty, be another file system, show another PID namespace, or
+ * deny access to the environment of our own user's processes. */
 const char *process_search_blind(void);
 
 int process_search_open(struct process_search **out);
@@ -73,8 +73,8 @@ void process_search_close(struct process_search **marked);
  * Zombies that are our children are reaped. */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *choice);
-/* Return how many of the found processes still live. Our children among the
- * others are reaped. */
+/* Return how many of the found processes still live. The dead processes that
+ * were our children are reaped. */
 size_t process_search_living(struct process_search *m);
 /* Return a descriptor that is readable when a found process has ended. */
 int process_search_fd(const struct process_search *m);
@@ -94,7 +94,7 @@ struct timers;
 /* A handler that was sent SIGTERM. */
 struct leftovers_of {
     pid_t group;              /* its number is also that of the leader */
-    int end;                  /* the leader's pidfd; -1: it has ended */
+    int end;                  /* `end` of the leader; -1: it has ended */
     uint64_t seq;             /* its mark: the receive sequence */
     uint64_t kill_at_ns;      /* monotonic; end of the grace */
     int stderr_fd;            /* read into `tail` meanwhile; -1: closed */
@@ -108,7 +108,7 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
 void leftovers_close(struct leftovers **leftovers); /* NULL-safe; sets NULL */
 
 void leftovers_end(struct leftovers *s, const struct leftovers_of *of);
-/* End every grace now. */
+/* End the grace of all handlers now. */
 void leftovers_hurry(struct leftovers *s);
 /* Return true if no process is left behind at this moment, running or not
  * reaped yet, except the known ones: handlers whose threads have ended are the
@@ -123,9 +123,10 @@ struct stale_handler {
     uint64_t start; /* start time of the group's leader */
 };
 
-/* Kill them and wait until they are gone. Returns how many processes were
- * killed, or -errno. Call process_search_blind before, because a process that
- * /proc does not show is not found. */
+/* Kill the handlers in `list` with all their processes, and wait until they are
+ * gone. Returns how many processes were killed, or -errno. Call
+ * process_search_blind before, because a process that /proc does not show is
+ * not found. */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n);
 

@@ -79,8 +79,6 @@ int process_find(const char *name, char out[PATH_MAX])
     return err;
 }
 
-/* ---- start ---- */
-
 #define STACK (16u << 10) /* of the child, which makes a few system calls */
 
 /* The signals that this program ignores, which execve(2) does not undo, or

@@ -4,9 +4,7 @@
  *        default signals, no descriptors but 0, 1, 2. A command is looked up in
  *        $PATH once, and again while it is no longer there. denied_check
  *        checks, before the first message, that the system calls are allowed
- *        which return how a handler process ended: without one of them a
- *        handler that did its work would count as failed, or seem to run for
- *        ever.
+ *        without which a handler that did its work would count as failed.
  * WHO    Any thread, several at once. process_start, command_start: a thread
  *        that blocks all signals (pool.c). command_init: the engine.
  * OWNS   Nothing. The caller reaps a started process and closes its
@@ -34,7 +32,7 @@ struct settings;
 /* A started process. */
 struct process {
     pid_t pid;
-    int end;        /* pidfd, readable once it has ended */
+    int end;        /* readable once it has ended: a pidfd, or an eventfd */
     uint64_t start; /* clock ticks since boot; with the pid, names a process */
 };
 
@@ -95,8 +93,7 @@ bool command_fault(struct command *c, char buf[COMMAND_WHY]);
 
 /* ---- calls of the kernel that a filter may deny ---- */
 
-/* Check waitid and pidfd_open, and memfd_create unless handlers are
- * long-lived. */
+/* Check waitid, and memfd_create unless handlers are long-lived. */
 int denied_check(const struct settings *set, struct problem *p);
 
 /* ---- a long-lived process ----
@@ -112,7 +109,7 @@ struct child {
     uint64_t start;   /* clock ticks since boot */
     uint64_t mark;    /* in its environment (environment.h) */
     int in, out, err; /* -1: closed */
-    int end;          /* pidfd */
+    int end;          /* of struct process */
     int statm;        /* -1: not measured */
 };
 

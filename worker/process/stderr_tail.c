@@ -13,8 +13,8 @@
 
 /* ---- how much is logged ---- */
 
-#define BURST_NS (10 * NS_PER_S) /* of the rate, at once */
-#define TELL_NS  NS_PER_S
+#define BURST_NS (10 * NS_PER_S) /* lines of this time may come at once */
+#define TELL_NS  NS_PER_S        /* from the first dropped line to the report */
 
 /* Log how many lines were dropped since the last report. */
 static void dropped_log(struct timer *timer)

@@ -2,15 +2,16 @@
  *
  * WHAT   Splits a byte stream into lines for the log, as many as the limit
  *        allows, and keeps the last 4 KiB of all of them. The limit is a token
- *        bucket for all handlers of a worker: --stderr-rate lines a second, and
- *        what ten seconds of that are at once. Lines beyond that are counted,
- *        and the number is logged a second later, so at most once a second
- *        (event=handler_stderr_dropped). Without it one handler's 30 MB cost
- *        the worker seconds of processor time, and journald drops what a
- *        service writes over some 333 lines a second: our own lines with those
- *        of the handler.
- * WHO    The thread that runs the handler. stderr_limit_take: any thread,
- *        without a lock. stderr_limit_init, tell, fini: the engine's.
+ *        bucket for all handlers of a worker: --stderr-rate lines a second, in
+ *        bursts of up to ten seconds' worth. Lines beyond that are counted, and
+ *        the number is logged a second later, so at most once a second
+ *        (event=handler_stderr_dropped). Without the limit, 30 MB from one
+ *        handler would cost the worker seconds of processor time, and journald,
+ *        which drops what a service writes beyond some 333 lines a second,
+ *        would drop lines of the worker, too.
+ * WHO    The thread that runs the handler. stderr_tail_last: any thread, while
+ *        the tail exists. stderr_limit_take: any thread, without a lock.
+ *        stderr_limit_init, fini: the engine's.
  * OWNS   Its buffers; of the limit a timer.
  * FAILS  Never. A line over TAIL_LINE bytes is logged in pieces.
  */
