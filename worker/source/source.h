@@ -41,9 +41,9 @@ struct gate;
 struct groups;
 struct on_dead;
 
-/* A lane is the number of a work item, below source.lanes, by which a source
- * keeps what it has ready for the item's next message. All calls with one lane
- * come from one thread at a time. */
+/* A lane is the number of a work item, below ITEMS_MAX (settings.h), by which a
+ * source keeps what it has ready for the item's next message. All calls with
+ * one lane come from one thread at a time. */
 #define LANE_NONE UINT_MAX
 
 #define SETTLE_MOST 64   /* verdicts in one call */
@@ -115,7 +115,7 @@ struct source_death {
 };
 
 /* A handler that was running when the last owner of the source died. The
- * numbers are those given to message_ops.handler and handler_group. */
+ * numbers are those given to message_ops.handler. */
 struct source_run {
     uint64_t mark;  /* of its processes, beside the source's nonce */
     uint64_t start; /* of the leader of its group */
@@ -182,15 +182,14 @@ struct source_part {
 struct source_hook {
     int64_t n;      /* number of this death */
     int64_t letter; /* number of the letter */
-    char *json;     /* one line; the caller frees it */
+    char *json;     /* one line; the caller's to free, like `data` */
     size_t json_size;
     struct ulid id;
     uint64_t received_ns; /* wall */
     uint32_t priority, failures, crashes;
     bool redelivered;
     struct header_text group; /* at NULL: none; in `data` */
-    void *data; /* the message as received, then the group; the caller frees it
-                 */
+    void *data; /* the message as received, then the group; the caller's */
     size_t size;
 };
 
@@ -223,8 +222,7 @@ struct source_events {
      * source. */
     void (*delayed)(struct flow *flow, struct message *m);
     /* A letter of a group may be gone: call `letters` for each held group.
-     * Returns -errno if one could not be asked: then the event comes again. A
-     * pool thread. */
+     * Returns -errno if one failed: the event comes again. A pool thread. */
     int (*letters_gone)(struct flow *flow);
     /* Return how many groups are held. Any thread. */
     size_t (*held)(const struct groups *groups);

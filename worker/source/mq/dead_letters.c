@@ -3,10 +3,10 @@
  *
  * --dead-letter-queue moves letters from the store to another queue, in the
  * order in which they died; letters that are too large for it stay.
- * --keep-dead and --max-dead remove the oldest letters. Each of the two has a
- * chore, which runs on pool threads and is repeated if the store or the queue
- * refuses. A letter in flight is never moved or removed, because its row is
- * claimed (due_rows.h).
+ * --keep-dead and --max-dead remove the oldest letters. Moving and removing are
+ * two chores, which run on pool threads and are repeated if the store or the
+ * queue refuses. A letter in flight is never moved or removed, because its row
+ * is claimed (due_rows.h).
  *
  * A message that an operator replayed becomes a run of the letter's row. At the
  * start, replayed letters whose queue was lost in a reboot become dead again.
@@ -48,12 +48,11 @@ struct dead_letters {
     struct chore move;          /* moves letters to `queue` */
     struct queue *queue;        /* c  --dead-letter-queue; NULL: none */
     struct mq_name_watch *name; /* c  watches its name */
-    struct queue_attr attr;     /* c  used to make it again */
-    struct loop_source source;  /* m  waits for room in it */
+    struct queue_attr attr;     /* c  used to create `queue` again */
+    struct loop_source source;  /* m  waits for room in `queue` */
     unsigned char *data;        /* m  one letter */
     size_t room;                /* c  bytes of `data` */
-    int64_t sent; /* m  letter that is both in the queue and in the store; 0:
-                   *    none */
+    int64_t sent;        /* m  letter in the queue and in the store; 0: none */
     struct ulid sent_id; /* m */
 };
 
@@ -128,8 +127,8 @@ static int limit_run(struct chore *chore)
 
 /* ---- --dead-letter-queue ---- */
 
-/* Open the queue, again if it was opened before. Create it if it does not
- * exist, as the worker's own queue is. */
+/* Open the queue, or open it again. Create it if it does not exist, by the same
+ * rules as the worker's own queue. */
 static int dead_queue_open(struct dead_letters *d, struct problem *p)
 {
     const struct settings *set = d->q->set;
@@ -271,7 +270,7 @@ static void dead_queue_has_room(struct loop_source *source)
 
 /* ---- replayed letters ---- */
 
-/* Find out what the store knows of the letter that a message names. */
+/* Look up in the store the state of the letter that a message names. */
 static int replay_find(struct store *store, const struct header *h,
                        enum store_replay *is)
 {

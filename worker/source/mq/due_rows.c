@@ -10,14 +10,9 @@
 
 #define BATCH 64
 
-/* States of source->due. ASKING counts as due, because the query may find a
- * row: a thread that slept now would not be woken for that row.
- *
- *   from       event                                to
- *   any        timer fired, or more rows may be due DUE
- *   any        query begins                         ASKING
- *   ASKING     query found no due row               NONE
- */
+/* States of source->due (docs/design/machines.md). ASKING counts as due,
+ * because the query may find a row: a thread that slept now would not be woken
+ * for it. */
 enum { NONE, ASKING, DUE };
 
 struct claim {

@@ -68,8 +68,7 @@ void row_make(struct store_row *row, const struct lent *l,
 int row_too_large(struct source_mq *q, struct store_row *m);
 /* Load a stored message into a FREE slot, which becomes HELD. After an error
  * the slot is FREE: -ENOENT if the row is gone or not in `state`, -EMSGSIZE if
- * the message was larger than a slot and is now a dead letter, or the store's
- * error. */
+ * it was larger than a slot and died, or the store's error. */
 int row_restore(struct source_mq *q, int64_t row, enum store_state state,
                 struct lent *l);
 

@@ -1,9 +1,13 @@
 /* mq_groups.c - groups of a POSIX queue in the store (see source_mq.h)
  *
+ * worker/flow/dispatch.c reads the groups once, at the start, and calls
+ * mq_letters and mq_watch for held groups, on any thread.
+ *
  * With --on-group-dead hold, a group whose head died waits until it has no dead
  * or replayed letter any more. A replayed letter comes through the queue and is
  * noticed when it is taken. Discarding a letter only writes to the store, so
- * inotify watches the store's write-ahead log while a group is held. A commit
+ * inotify watches the store's write-ahead log while a group is held: the loop
+ * reads the event, and a chore in the pool asks for the letters again. A commit
  * can become readable some time after it was written, so the watch also waits
  * for the writer to close the file.
  */
@@ -34,8 +38,7 @@ struct group_watch {
     struct source_mq *q;       /* c */
     struct loop_source source; /* c  inotify */
     struct chore chore;        /* rereads the store */
-    atomic_bool watching;      /* a  the source is armed, or the chore will
-                                *    run */
+    atomic_bool watching;      /* a  the source is armed, or the chore runs */
 };
 
 int mq_groups(struct source *s,

@@ -1,11 +1,16 @@
-/* mq_recover.c - from one owner of custody to the next (see source_mq.h)
+/* mq_recover.c - hands the messages in slots from one worker to the next (see
+ * source_mq.h)
  *
- * Recovery: if a kill interrupts any step, the next start repeats the step with
- * the same result. A crash is counted by the same write to the slot that ends
- * its state RUNNING, and what is written to a row before that is computed from
- * the slot.
+ * worker/flow/recovery.c calls all three operations on the engine's thread:
+ * mq_runs and mq_recover at the start, after the last worker was killed, and
+ * mq_keep at an orderly end.
  *
- * An orderly end leaves nothing in slots: one commit writes all messages, then
+ * If a kill interrupts any step of the recovery, the next start repeats the
+ * step with the same result. A crash is counted by the same write to the slot
+ * that ends its state RUNNING, and what is written to a row before that is
+ * computed from the slot.
+ *
+ * mq_keep leaves no message in a slot: one commit writes all messages, then
  * their slots become FREE (store_put_all).
  * Crash before the commit: each message is in its slot, HELD, and marked as
  * redelivered if a handler may have seen it; recovery runs it from there.
@@ -15,7 +20,7 @@
  * recovery writes the row once more with the same numbers. It frees the slot in
  * both cases. So the message exists once, and its mark was on the disk before
  * its slot was FREE.
- * This relies on two things: a commit that returned is on the disk (fsync(2)),
+ * This relies on two facts: a commit that returned is on the disk (fsync(2)),
  * and a write to the mapped file survives a kill of the process. The caller
  * makes sure that no handler is running or can still settle.
  */
@@ -37,8 +42,7 @@ enum left {
     LEFT_LETTER,    /* a replayed letter, from the queue */
     LEFT_ROW,       /* a run of a row that waits, or is parked */
     LEFT_SPOOLED,   /* a run of a row of the spool */
-    LEFT_CANCELLED, /* a run of a cancelled row, which is discarded when it is
-                     * taken again */
+    LEFT_CANCELLED, /* a run of a cancelled row, which will be discarded */
 };
 
 int mq_runs(struct source *s,
@@ -304,8 +308,7 @@ int mq_keep(struct source *s,
         unsigned cancelled = l->spooled ? l->m.flags & MESSAGE_CANCELLED : 0;
 
         /* Make the slot HELD, as after its handler was terminated. A half
-         * received message gets the length and marks that recovery would give
-         * it. */
+         * received message gets its length and marks as in a recovery. */
         if (half)
             slot_resolve(l->slot, q->fill, custody_body_bytes(q->custody));
         if (slot_word(l->slot).state == SLOT_RUNNING)

@@ -1,12 +1,14 @@
 /* source_mq.c - a POSIX queue with its custody and store, as a source (see
  * source_mq.h)
  *
+ * source.h names the threads of the operations below.
+ *
  * Each work item keeps a FREE slot between two messages, because the first
  * lines of that slot are still in the processor's cache.
  *
- * Every verdict is written in the same order: first the store has it on the
- * disk, then the slot becomes FREE, then anything else is written. The claim on
- * the row is released after the slot is FREE.
+ * Every verdict is written in the same order: first the commit puts the verdict
+ * on the disk, then the slot becomes FREE, and only then are other changes
+ * written. The claim on the row is released after the slot is FREE.
  * Crash before the commit: the slot is RUNNING (or HELD), and the message runs
  * again. Crash after the commit, before the slot is FREE: recovery finds the
  * verdict in the store, by the row's state or by the receive sequence, and
@@ -28,8 +30,8 @@
 #include "common/store/waiting.h"
 #include "worker/source/mq/spool.h"
 
-#define UNREADABLE_NS NS_PER_MS /* until an unreadable row is tried again */
-#define WAL_EMPTY_NS  (5 * NS_PER_S) /* until a large -wal is emptied */
+#define UNREADABLE_NS NS_PER_MS /* delay before an unreadable row's retry */
+#define WAL_EMPTY_NS  (5 * NS_PER_S) /* delay before a large -wal is emptied */
 
 /* ---- lanes ---- */
 
@@ -43,8 +45,8 @@ struct lent *source_mq_lent(struct source_mq *q, struct slot *slot)
     return l;
 }
 
-/* Give a slot to a lane that has none. Not inline, because a lane hardly ever
- * has none, and mq_take keeps a small frame. */
+/* Give a slot to a lane without a slot. Not inline, because a lane hardly ever
+ * lacks its slot, and mq_take then has a small stack frame. */
 __attribute__((noinline)) static struct lent *lane_fill(struct source_mq *q,
                                                         unsigned lane)
 {
@@ -62,8 +64,8 @@ struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
     return l ? l : lane_fill(q, lane);
 }
 
-/* Keep a FREE slot for the lane's next message. With LANE_NONE the caller of
- * settle releases it. */
+/* Keep the FREE slot of a settled message for the lane's next message. With
+ * LANE_NONE, the caller of settle releases the slot instead (mq_release). */
 static void mq_lane_keep(struct source_mq *q, unsigned lane, struct lent *l)
 {
     struct lent *was;
@@ -76,8 +78,8 @@ static void mq_lane_keep(struct source_mq *q, unsigned lane, struct lent *l)
         custody_release(q->custody, was->slot);
 }
 
-/* Crash in here: the slot is FREE, whatever is in the body; the next start
- * fills it again. */
+/* Fill the body of the lane's slot. Crash during the fill: the slot is FREE,
+ * and the next start fills its body again. */
 static void mq_warm(struct source *s, unsigned lane)
 {
     struct source_mq *q = source_mq_of(s);
@@ -103,18 +105,17 @@ static void mq_release(struct source *s, struct message *m)
 
 /* ---- from the queue ---- */
 
-/* Clean up after a receive that failed. Returns -errno. */
+/* Clean up after a failed receive. Returns -errno. */
 __attribute__((noinline)) static int receive_failed(struct source_mq *q,
                                                     struct slot *slot, int n)
 {
     int err;
 
-    /* With a priority set, the call failed after the message had left the
+    /* A set priority shows that the call failed after the message had left the
      * queue: the kernel could not get a page of the slot, although that page
      * had been written just before. Leave the slot as a kill would leave it;
-     * the next start runs the message. Use up the sequence number: if the next
-     * message had the same number, recovery would mistake its verdict for this
-     * message's. */
+     * the next start runs the message. Use up the sequence number: otherwise
+     * recovery would take the verdict on the next message for this one's. */
     if (slot->priority != SLOT_UNSET) {
         custody_seq_used(q->custody);
         log_error("half_received", F_STR("queue", q->set->queue),
@@ -137,10 +138,10 @@ __attribute__((noinline)) static int receive_failed(struct source_mq *q,
     return err ? err : -EAGAIN;
 }
 
-/* Crash anywhere in here: see slot_arm and slot_taken. This relies on the
- * kernel to copy a message completely or not at all: the pages are allocated,
- * populated, locked if that is permitted (custody.c), and never written back.
- * The syncer of `make torture` would detect a partial copy. */
+/* Crash at any step: see slot_arm and slot_taken. Their crash argument relies
+ * on the kernel to copy a message completely or not at all: the pages are
+ * allocated, populated, locked if that is permitted (custody.c), and never
+ * written back. The syncer of `make torture` would detect a partial copy. */
 int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
 {
     struct slot *slot = l->slot;
@@ -161,9 +162,9 @@ int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
     return 0;
 }
 
-/* Take from the spool, if it is on, else from the queue, into the slot that the
- * lane keeps. `flatten` inlines every call from here to mq_receive(3) into one
- * frame (docs/performance.md). */
+/* Take a message into the slot that the lane keeps: from the spool if the spool
+ * is on, otherwise from the queue. `flatten` inlines every call from here to
+ * mq_receive(3) into one frame (docs/performance.md). */
 __attribute__((flatten)) static int
 mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
 {
@@ -176,7 +177,7 @@ mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
         return spool_take(sp, lane, wall_ns, out);
     l = mq_lane_get(q, lane);
     if (!l)
-        return -EAGAIN; /* room() is 0; the worker notices a freed slot */
+        return -EAGAIN; /* COUNT_FREE is 0; the worker notices a freed slot */
     err = mq_fetch(q, l, wall_ns);
     if (!err)
         *out = &l->m;
@@ -187,7 +188,7 @@ mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
 
 /* ---- from the store ---- */
 
-/* Crash: if the slot is HELD, the message is both in its row and in the slot,
+/* Crash after the slot is HELD: the message is both in its row and in the slot,
  * and recovery keeps one of the two. */
 static int mq_take_due(struct source *s, unsigned lane, struct message **out)
 {
@@ -292,9 +293,8 @@ static void settle_row(struct store_row *row, const struct settle *st,
         row->flags |= STORE_LET_GO;
 }
 
-/* Release the claim on the row of a settled message. If the row waits for its
- * time, schedule it.
- */
+/* Release the claim on the row of a settled message, and schedule the row if it
+ * waits for its time. Called after the slot is FREE. */
 static void settled_unclaim(struct source_mq *q, const struct settle *st,
                             int64_t row)
 {
@@ -422,9 +422,8 @@ static int mq_settle(struct source *s, struct settle *list, size_t n)
     return list->err = err;
 }
 
-/* Finish a message that also has a row. Not inline, so that mq_done stays
- * short.
- */
+/* Finish a message that also has a row. Not inline, because inlining would add
+ * some 15 instructions to the usual end. */
 __attribute__((noinline)) static int
 done_stored(struct source *s, struct message *m, unsigned lane)
 {
@@ -433,8 +432,8 @@ done_stored(struct source *s, struct message *m, unsigned lane)
     return mq_settle(s, &st, 1);
 }
 
-/* Finish a message. Usually it is only in its slot, so one write to the slot's
- * state word is enough. */
+/* Usually the message is only in its slot, so one write to the slot's state
+ * word is enough. */
 static int mq_done(struct source *s, struct message *m, unsigned lane)
 {
     struct lent *l = lent_of(m);
@@ -541,8 +540,8 @@ static void mq_tuned(struct source *s)
     spool_start(q->spool_there);
 }
 
-/* Update due times after the clock was set, then find the due rows; a letter
- * may now be too old as well. Runs in the pool. */
+/* Chore: update due times after the clock was set, then find the due rows; a
+ * letter may now be too old as well. */
 static int clock_follow(struct chore *chore)
 {
     struct source_mq *q = CONTAINER_OF(chore, struct source_mq, clock);
@@ -562,7 +561,7 @@ static void mq_clock_set(struct source *s)
     chore_soon(&source_mq_of(s)->clock);
 }
 
-/* Empty the -wal. Runs in the pool. */
+/* Chore: empty the -wal. */
 static int wal_empty(struct chore *chore)
 {
     const struct source_mq *q = CONTAINER_OF(chore, struct source_mq, wal);
@@ -570,9 +569,10 @@ static int wal_empty(struct chore *chore)
     return source_mq_writable(q) ? 0 : store_empty_wal(q->store);
 }
 
-/* Schedule the emptying of the -wal for later, because the -wal grows again
- * while messages arrive. An idle worker wakes up once to empty the -wal, and
- * again only if a reader was in the way. */
+/* Schedule wal_empty for later, because the -wal grows again while messages
+ * arrive. Called by the store on the thread whose commit made the -wal large.
+ * An idle worker wakes up once to empty the -wal, and again only if a reader
+ * was in the way. */
 static void wal_large(void *arg)
 {
     struct source_mq *q = arg;
@@ -580,8 +580,8 @@ static void wal_large(void *arg)
     chore_after(&q->wal, WAL_EMPTY_NS);
 }
 
-/* Letters may be moved from here on: recovery has dealt with all slots, and
- * torn messages are in the store. */
+/* Begin to move letters, because recovery has dealt with all slots, and torn
+ * messages are in the store. */
 static void mq_start(struct source *s)
 {
     struct source_mq *q = source_mq_of(s);
@@ -600,7 +600,8 @@ static void mq_start(struct source *s)
 
 /* ---- deaths for --on-dead ---- */
 
-/* Copy those parts of a letter that the command gets in its environment. */
+/* Copy those parts of a letter that the --on-dead command gets in its
+ * environment. Called by letters_get. */
 static int hook_letter_copy(const struct letter *l, void *arg)
 {
     struct source_hook *out = arg;
@@ -625,9 +626,9 @@ static int hook_letter_copy(const struct letter *l, void *arg)
     return 0;
 }
 
-/* A death whose letter is gone is skipped. So is a letter that was sent again,
- * failed, and waits for its retry: if it dies again, that is a new death with
- * its own entry. */
+/* A death whose letter is gone is skipped. A letter that was sent again,
+ * failed, and waits for its retry is skipped as well: if the letter dies again,
+ * the new death has its own entry. */
 static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
 {
     struct source_mq *q = source_mq_of(s);
@@ -660,7 +661,7 @@ static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
     }
 }
 
-/* The letter may be moved or removed from here on. */
+/* From here on the letter may be moved or removed. */
 static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 {
     struct source_mq *q = source_mq_of(s);

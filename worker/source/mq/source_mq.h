@@ -31,7 +31,7 @@ struct source_mq {
     /* Set by the engine before open. */
     struct source_events events; /* c */
     const struct settings *set;  /* c */
-    const char *folder;          /* c  of the store */
+    const char *folder;          /* c  folder of the store */
     struct queue *queue;         /* c */
     struct custody *custody;     /* c */
     struct store *store;         /* c */
@@ -44,17 +44,17 @@ struct source_mq {
     struct peeker *peeker;        /* c  waits for poll_fd */
     struct quick_lock *take_lock; /* c  held by each call of take */
 
-    struct lent *lents; /* c  by the number of the slot */
+    struct lent *lents; /* c  messages, indexed by slot number */
     /* c by lane, for its thread only: the FREE slot of the message that the
      * lane settled last, still in the cache; NULL: none */
     struct lent **lanes;
     const struct slot_fill *fill;      /* c  custody's */
     struct due_rows *due_rows;         /* c */
     struct mq_name_watch *name_watch;  /* c */
-    struct group_watch *group_watch;   /* c  NULL: no group is ever held */
+    struct group_watch *group_watch;   /* c  NULL: groups are never held */
     struct dead_letters *dead_letters; /* c */
-    struct spool *spool_there;         /* c  on or off; NULL: none */
-    struct spool *_Atomic spool; /* t  set for good when it is on; NULL: off */
+    struct spool *spool_there;         /* c  the spool, on or off; NULL: none */
+    struct spool *_Atomic spool; /* t  spool_there once it is on; NULL: off */
     struct chore clock;          /* follows a clock that was set */
     struct chore wal;            /* empties a large -wal */
     struct slot **left; /* slots in use, from runs to recover, by seq */
@@ -65,15 +65,16 @@ struct source_mq {
     bool logged_large;      /* t  event=queue_messages_larger */
 };
 
-/* Set the struct, and open what comes after the files. Custody and store must
- * be open. */
+/* Initialize the struct, and open due_rows, after custody and store were
+ * opened. */
 int source_mq_open(struct source_mq *q, struct problem *p);
 /* Watch the queue's name and held groups, and open dead_letters. */
 int source_mq_watch(struct source_mq *q, struct problem *p);
-/* Stop what source_mq_watch began, after the pool has ended. Lent messages can
+/* Stop what source_mq_watch opened, after the pool has ended. Lent messages can
  * be settled until source_mq_close. */
 void source_mq_stop(struct source_mq *q);
-/* May be called after source_mq_open has failed, and without it. */
+/* Free everything that open and watch have made. Called also after
+ * source_mq_open has failed or was never called. */
 void source_mq_close(struct source_mq *q);
 
 static inline struct source_mq *source_mq_of(const struct source *s)
@@ -85,11 +86,12 @@ static inline struct source_mq *source_mq_of(const struct source *s)
 
 #pragma GCC visibility push(hidden)
 
-/* Receive the next message of the queue into a FREE slot; under the lock of
- * take. After an error the slot is FREE, unless a part of the message may be in
- * it. */
+/* Receive the next message of the queue into a FREE slot. The caller holds the
+ * lock of take, or the spool's mtx while the spool is on. After an error the
+ * slot is FREE, unless a part of the message may be in it. */
 int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns);
-/* Return the FREE slot that a lane takes with; NULL if all are in use. */
+/* Return the FREE slot into which the lane takes its next message; NULL if all
+ * slots are in use. Called on the lane's thread. */
 struct lent *mq_lane_get(struct source_mq *q, unsigned lane);
 /* Lend the message in the lane's slot. Returns 0. */
 static inline int mq_lend(struct source_mq *q, unsigned lane,
@@ -102,7 +104,7 @@ static inline int mq_lend(struct source_mq *q, unsigned lane,
 /* Return the message of a slot, after lent_init. */
 struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
 
-/* Operations of source.h. In dead_letters.c: */
+/* Operations of source.h, on the threads named there. In dead_letters.c: */
 int mq_link(struct source *s, struct message *m, const struct header *h);
 /* In mq_groups.c: */
 int mq_groups(struct source *s,
@@ -145,7 +147,7 @@ void mq_name_watch_close(struct mq_name_watch **watch); /* NULL-safe */
 /* Open the chores that move and remove dead letters (dead_letters.c). */
 int dead_letters_open(struct source_mq *q, struct problem *p);
 /* Make replayed letters dead again if the machine went down while they were in
- * the queue. Call this after recovery. */
+ * the queue. Called by mq_start. */
 void dead_letters_start(struct source_mq *q);
 /* Look for letters to move or remove, after a death or a changed setting. Any
  * thread; never waits. Does nothing before recovery has found all slots,
@@ -157,10 +159,10 @@ void dead_letters_close(struct source_mq *q);
 int group_watch_open(struct source_mq *q, struct problem *p);
 void group_watch_close(struct source_mq *q);
 
-/* Return 0, or -EBADFD while the store has lost its name, because anything
- * written then is lost when this process exits. A commit from just before the
- * loss was noticed shares the fate of the rest of the store, and is put back
- * with it. */
+/* Return 0, or -EBADFD while the store has lost its name, because a commit made
+ * then is lost when this process exits. Called before each write to the store,
+ * on any thread. A commit made just before the loss was noticed shares the fate
+ * of the rest of the store, and is restored with the rest. */
 static inline int source_mq_writable(const struct source_mq *q)
 {
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
@@ -180,8 +182,8 @@ static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
     chore_init(c);
 }
 
-/* Start the actions for new dead letters. Does nothing before recovery has
- * found all slots, because a letter may be in one of them. */
+/* Start the actions for new dead letters. Any thread. Does nothing before
+ * recovery has found all slots, because a letter may be in one of them. */
 static inline void source_mq_died(struct source_mq *q)
 {
     if (!atomic_load(&q->started))

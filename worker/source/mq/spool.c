@@ -1,37 +1,34 @@
 /* spool.c - messages wait on the disk instead of in the queue (see spool.h)
  *
- * A message is in one of three lines: in a slot, on its way to the disk, or on
- * the disk. The next message to run is the first of these three lines and of
- * the queue. To compare it with the queue, one message is received: the kernel
- * keeps the order, so that message comes before all others in the queue.
+ * A message of the spool is in one of three lines: `waiting` (in a slot),
+ * `writing` (on its way to the disk), or the rows on the disk. The next message
+ * to run is the first one of these three lines and of the queue. To compare it
+ * with the queue, one message is received: the kernel keeps the order, so that
+ * message comes before all others in the queue.
  *
  * One commit inserts the rows of waiting messages and deletes those of finished
- * ones; a delayed message becomes a row that waits for its time. The slots are
- * FREE before anything later is written (`durable` of store_spool_change), so
- * that no slot is left whose row was written and deleted again.
+ * ones; a delayed message becomes a row that waits for its time. The slots
+ * become FREE before any later commit (`durable` of store_spool_change).
+ * Otherwise a crash could leave a slot in use whose row was written and deleted
+ * again, and its message would run twice.
  * Crash before the commit: the slots are HELD, and the file of ends has the
  * ends. After the commit, before a slot is FREE: recovery finds the row by its
  * key and frees the slot. After the commit, before an end is dropped: the next
  * start deletes its row once more, which changes nothing.
  *
  * The unique key of a message is claimed in the commit that writes the
- * message's row, so a message with a row has its key, and no other write is
- * needed. Each commit takes all waiting messages, in the order of receipt.
- *
- * Rows are read ahead and then lent from memory. When an operator cancels rows,
- * those that were lent already are left alone, and the others are not lent
- * until the commit has decided which of them are marked.
+ * message's row. Each commit takes all waiting messages, in the order of
+ * receipt.
  *
  * While no message waits in the spool, work items take messages straight from
- * the queue. The spool's thread leaves the queue to them while they keep up,
- * and receives only what they leave. As soon as one message waits, all later
- * ones go through the spool, too, because the order has to be kept.
+ * the queue. As soon as one message waits, all later ones go through the spool,
+ * too, because the order has to be kept.
  *
  * A finished message whose row has not been deleted yet is noted in the file of
  * ends, beside the file of custody. While a worker is running, the store has
  * the number of that file. If the machine went down, or the file has another
- * number, the ends are unknown: any row may have run already, so each is marked
- * as redelivered when it runs.
+ * number, the ends are unknown: any row may have run already, so each row is
+ * marked as redelivered when it runs.
  */
 #include "worker/source/mq/spool.h"
 
@@ -67,7 +64,7 @@
 struct spool_wait {
     int64_t key;
     struct lent *lent;
-    bool unique; /* the commit that writes it asks for its unique key */
+    bool unique; /* the commit that writes its row claims its unique key */
 };
 
 /* Lock order: steer_mtx, write_mtx, mtx, then custody's and the store's.
@@ -86,18 +83,18 @@ struct spool {
     bool grown;                /* t  custody was given slots for the spool */
     atomic_bool stop;          /* a */
 
-    /* In slots only: the last one comes next. */
+    /* Messages in slots only, by key: the last element comes next. */
     struct spool_wait *waiting; /* m */
     _Atomic size_t waits;       /* a  count of `waiting` */
-    /* On their way to the disk, in any order; they cannot be taken. */
+    /* Messages on their way to the disk; they cannot be taken. */
     struct spool_wait *writing; /* m; w reads it */
-    struct store_spooled *rows; /* w  what the commit writes for `writing` */
+    struct store_spooled *rows; /* w  rows to write, one per `writing` */
     struct store_key *keys;     /* w  unique keys of these rows */
     struct store_row *later;    /* w  rows of messages that are not due yet */
     _Atomic size_t writes;      /* a  count of `writing` */
     _Atomic size_t failed; /* a  failed commits, whose messages wait again */
     int64_t writing_first; /* m  the lowest key in `writing` */
-    /* On the disk: read ahead, in their order. */
+    /* Rows on the disk that were read ahead, in their order. */
     struct store_spooled ahead[SPOOL_AHEAD]; /* m */
     size_t at, count;                        /* m */
     void *bodies;                            /* c  bodies of `ahead` */
@@ -122,7 +119,7 @@ static uint64_t spool_most(const struct spool *sp)
     return atomic_load(&sp->q->set->spool);
 }
 
-/* Return true if a message must be on the disk before it runs. */
+/* Return true if every message must be on the disk before it runs. */
 static bool spool_always(const struct spool *sp)
 {
     return sp->q->set->spool_sync == SPOOL_SYNC_ALWAYS && spool_most(sp) > 0;
@@ -133,8 +130,8 @@ int64_t spool_key_of(const struct slot *slot)
     return store_spool_key(slot->priority, slot->seq);
 }
 
-/* Return true if all slots for the spool are in use. No message is received
- * then until some reach the disk. */
+/* Return true if all slots for the spool are in use. In that case no message is
+ * received until some messages reach the disk. */
 static bool slots_crowded(const struct spool *sp)
 {
     return atomic_load(&sp->waits) + atomic_load(&sp->writes) >= SPOOL_SLOTS;
@@ -146,9 +143,9 @@ static bool key_fits(const struct spool *sp)
     return custody_seq_next(sp->q->custody) < STORE_SPOOL_SEQ_MAX;
 }
 
-/* Return true if the message asks for a unique key; `h` gets its header. A
- * replayed letter does not ask, because it had its key when it was received
- * first. */
+/* Return true if a unique key must be claimed for the message; `h` gets its
+ * header. A replayed letter needs no claim, because its key was claimed when
+ * the letter was first received. */
 static bool header_unique(const struct message *m, struct header *h)
 {
     char why[HEADER_WHY];
@@ -205,15 +202,15 @@ static int waiting_receive_locked(struct spool *sp, uint64_t wall_ns)
 }
 
 /* Return true if the row was lent. Rows of one priority are lent in order, and
- * each commit adds rows that come after those of the last commit, so one number
- * for each priority is enough. */
+ * each commit adds rows that come after the rows of the last commit, so `taken`
+ * needs only one number for each priority. */
 static bool row_is_lent(const struct spool *sp, int64_t key)
 {
     return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
 }
 
-/* `taken` notes rows only. So a letter, or a message that ran straight from its
- * slot, counts as waiting until a later row of its priority is lent. */
+/* `taken` covers rows only, so a letter, or a message that ran straight from
+ * its slot, counts as waiting until a later row of its priority is lent. */
 bool mq_queued(const struct source *s, int64_t number)
 {
     const struct spool *sp = source_mq_of(s)->spool;
@@ -256,9 +253,10 @@ void spool_adopt(struct spool *sp, struct slot *slot)
 
 #define ENDS_BATCH 1024 /* keys that one commit deletes */
 
-/* Fill rows[i] from writing[i]. A replayed letter has another row already and
- * is linked to it when its turn comes. `may_wait`: the store has room for one
- * more message that waits for its time. */
+/* Fill rows[i] from writing[i]. Called by spool_write, which holds write_mtx. A
+ * replayed letter already has a row of its own, and is linked to that row when
+ * its turn comes. `may_wait`: the store has room for one more message that
+ * waits for its time. */
 static void spool_row_fill(struct spool *sp, size_t i, bool may_wait)
 {
     const uint64_t most_ms = UINT64_MAX / NS_PER_MS;
@@ -328,7 +326,9 @@ static int receipt_compare(const void *a, const void *b)
            (x->lent->m.seq < y->lent->m.seq);
 }
 
-/* Free the slots of rows that the commit wrote; duplicates were not written. */
+/* Free the slots of rows that the commit wrote. Called by the store on the
+ * thread that commits, as soon as the commit is durable and before any later
+ * commit. Duplicates keep their slots, because their rows were not written. */
 static void rows_written(void *arg)
 {
     struct spool *sp = arg;
@@ -339,15 +339,16 @@ static void rows_written(void *arg)
             slot_retire(sp->writing[i].lent->slot);
 }
 
-/* Return true if the slot is still needed, to report the message. */
+/* Return true if spool_write still needs the slot after the commit, to report a
+ * duplicate or a delayed message. */
 static bool row_needs_slot(const struct spool *sp, size_t i)
 {
     return sp->rows[i].taken || sp->rows[i].later;
 }
 
 /* Empty `writing` after a commit. If the commit failed, the messages go back to
- * `waiting`; else they are rows on the disk. They join another line before they
- * leave this one (spool_waits). */
+ * `waiting`; otherwise they are rows on the disk. Each message is added to its
+ * next line before it leaves `writing` (see spool_waits). */
 static void writing_finish(struct spool *sp, size_t n, int err)
 {
     int64_t came = 0;
@@ -505,8 +506,9 @@ static bool row_seized_locked(const struct spool *sp, int64_t key)
     return false;
 }
 
-/* A message without a row needs no protection: either its row is written before
- * the cancel mark, which then marks it, or there is no row to mark. */
+/* A message without a row needs no protection: if its row is written before the
+ * cancel commit, the commit marks that row; otherwise there is no row to mark.
+ */
 void spool_seize(struct spool *sp, const int64_t *numbers, size_t n, bool *skip)
 {
     pthread_mutex_lock(&sp->steer_mtx);
@@ -524,8 +526,8 @@ void spool_release(struct spool *sp, const bool *done)
     bool stalled;
 
     pthread_mutex_lock(&sp->mtx);
-    /* Mark the rows that were read before the commit; those read later have
-     * the mark. */
+    /* Mark the rows that were read before the commit; rows that are read later
+     * have the mark already. */
     for (size_t i = 0; i < sp->seized_count; i++)
         for (size_t k = sp->at; k < sp->count; k++)
             if (done[i] && sp->ahead[k].key == -sp->seized[i])
@@ -548,9 +550,9 @@ static bool slot_fits(const struct spool *sp, const struct store_spooled *m)
 }
 
 /* Find the key of the next row on the disk, or KEY_NONE. Reads ahead if all
- * rows read before were lent. Returns -EINPROGRESS if the next row is larger
- * than a slot; the spool's thread makes a dead letter of it, because that waits
- * for the disk. */
+ * rows read before were lent. Called under mtx, by the work item that takes.
+ * Returns -EINPROGRESS if the next row is larger than a slot: the spool's
+ * thread buries it, because a work item must not wait for the disk here. */
 static int row_next(struct spool *sp, int64_t *key)
 {
     const struct store_spooled *rows = sp->ahead;
@@ -565,7 +567,8 @@ static int row_next(struct spool *sp, int64_t *key)
 
         sp->at = sp->count = 0;
         if (n > 0 && row_is_lent(sp, rows[0].key)) {
-            /* All rows of this priority up to `taken` were lent: skip them. */
+            /* Skip the rows of this priority up to `taken`, because they were
+             * lent. */
             uint32_t priority = store_spool_priority(rows[0].key);
 
             after = store_spool_key(priority, sp->taken[priority]);
@@ -591,9 +594,9 @@ static int row_next(struct spool *sp, int64_t *key)
 }
 
 /* Load the next row into the lane's slot and lend it.
- * Crash before the slot is HELD: the row is there as before. After it: recovery
- * finds the row and frees the slot; a cancelled row comes again with its mark.
- */
+ * Crash before the slot is HELD: the row waits on the disk as before. Crash
+ * after it: recovery finds the row by its key and frees the slot. A cancelled
+ * row is taken again with its mark. */
 static int row_lend(struct spool *sp, unsigned lane, struct message **out)
 {
     const struct store_spooled *m = &sp->ahead[sp->at];
@@ -629,9 +632,9 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
 }
 
 /* Report that the next message is on its way to the disk, and wake the spool's
- * thread. While the disk fails, the thread is not woken, because it tries again
- * every RETRY_MS. The thread stores `disk_fails` before it reads `stalled`, so
- * either it sees `stalled` or this call sees `disk_fails`. */
+ * thread; while the disk fails, it tries again every RETRY_MS without that. The
+ * thread stores `disk_fails` before it reads `stalled`, so either the thread
+ * sees `stalled` or this call sees `disk_fails`. */
 static int take_stall(struct spool *sp)
 {
     atomic_store(&sp->stalled, true);
@@ -640,8 +643,9 @@ static int take_stall(struct spool *sp)
     return -EAGAIN;
 }
 
-/* Lend the first message of the three lines and of the queue. The lane gets its
- * slot first, so that a receive never uses up the last free slot. */
+/* Lend the first message of the three lines and of the queue. Called by
+ * spool_take under mtx. The lane gets its slot before a message is received, so
+ * that the receive cannot use up the last free slot. */
 static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
                       struct message **out)
 {
@@ -656,7 +660,8 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     if (err)
         return err == -EINPROGRESS ? take_stall(sp) : err;
     /* A message that could not be received for want of a slot may come before
-     * all of these. The next commit frees a slot for it. */
+     * the messages of all three lines. The next commit frees a slot for that
+     * message. */
     if (got == -ENOBUFS && waits + writes > 0 && !atomic_load(&sp->disk_fails))
         return take_stall(sp);
     if (write < wait && write < row)
@@ -664,7 +669,7 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     if (row < wait && row_seized_locked(sp, row))
         return take_stall(sp);
     if (row < wait && !slot)
-        return waits + writes > 0 ? take_stall(sp) : -EAGAIN; /* see room() */
+        return waits + writes > 0 ? take_stall(sp) : -EAGAIN; /* none is free */
     if (row < wait)
         return row_lend(sp, lane, out);
     if (!next)
@@ -677,7 +682,7 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
 }
 
 /* Lend the next message of the spool, or of the queue if no message waits. Not
- * inline, so that mq_take keeps a small frame without a spool. */
+ * inline, so that mq_take has a small stack frame when the spool is off. */
 __attribute__((noinline)) int spool_take(struct spool *sp, unsigned lane,
                                          uint64_t wall_ns, struct message **out)
 {
@@ -708,15 +713,17 @@ __attribute__((noinline)) int spool_take(struct spool *sp, unsigned lane,
         }
     }
     pthread_mutex_unlock(&sp->mtx);
-    /* A full spool takes more when a sixteenth of it is free. */
+    /* Wake the thread of a full spool when a sixteenth of the spool is free, so
+     * that it receives again. */
     most = spool_most(sp);
     if (atomic_load(&sp->full) && spool_waits(sp) < most - most / 16)
         spool_wake(sp);
     return err;
 }
 
-/* Note the end, which frees the slot (ends_put); the thread deletes the row
- * later. Wake it for the first end and again when there are many. */
+/* Note the end, which frees the slot (ends_put); the spool's thread deletes the
+ * row later. That thread is woken for the first end, and again when there are
+ * many. If the file of ends is full, this thread writes them to the store. */
 int spool_end(struct spool *sp, struct lent *l)
 {
     size_t noted = ends_put(sp->ends, l->spooled, l->slot);
@@ -746,12 +753,14 @@ bool mq_pending(const struct source *s)
 
 /* ---- from off to on ---- */
 
-/* Allocate memory, open the file of ends, and make mq_take use the spool. If
- * the store has the number of the file, and the machine did not go down, the
- * file is the last worker's and is used as it is, so that a start after a kill
- * writes nothing. Else the file is emptied and gets a new number, which is then
- * written to the store. Crash between these two writes: the numbers differ, or
- * the store has none, and the next start does the same again. */
+/* Allocate memory, open the file of ends, and make mq_take use the spool.
+ * Called by spool_open on the engine's thread, or by the spool's thread if the
+ * spool is turned on later. If the store has the number of the file, and the
+ * machine did not go down, the file belongs to the last worker and is used as
+ * it is, so that a start after a kill writes nothing. Otherwise the file is
+ * emptied and gets a new number, which is then written to the store. Crash
+ * between these two writes: the numbers differ, or the store has none, and the
+ * next start does the same again. */
 static int spool_turn_on(struct spool *sp, struct problem *p)
 {
     struct source_mq *q = sp->q;
@@ -771,7 +780,8 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
     sp->keys = calloc(most, sizeof *sp->keys);
     sp->later = calloc(most, sizeof *sp->later);
     sp->bodies = malloc(sp->room);
-    /* The kernel backs only the priorities in use: one or a few. */
+    /* The array is large, but the kernel backs only the pages of the priorities
+     * in use. */
     sp->taken = calloc(STORE_SPOOL_PRIORITY + 1, sizeof *sp->taken);
     if (!sp->waiting || !sp->writing || !sp->rows || !sp->keys || !sp->later ||
         !sp->bodies || !sp->taken)
@@ -815,7 +825,7 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
 #define LEAVE_MS    1
 #define LEAVE_LEAST 64
 #define GATHER_NS   (50 * NS_PER_US) /* between two messages of a batch */
-#define ENDS_MS     200  /* until the rows of ended messages are deleted */
+#define ENDS_MS     200  /* delay before rows of ended messages are deleted */
 #define RETRY_MS    1000 /* after a failed write */
 #define PIECE       16   /* messages received before take may have the lock */
 
@@ -825,8 +835,9 @@ static bool has_room_locked(const struct spool *sp)
     return spool_waits(sp) < spool_most(sp) && key_fits(sp);
 }
 
-/* Receive what the queue has, and what the sender brings within GATHER_NS.
- * Returns how many messages came, or -errno. */
+/* Receive the messages of the queue, and more as long as the sender adds one
+ * within GATHER_NS. Called on the spool's thread, or by spool_stop after that
+ * thread has ended. Returns how many messages came, or -errno. */
 static int spool_gather(struct spool *sp)
 {
     const struct timespec most = {.tv_nsec = GATHER_NS};
@@ -871,9 +882,10 @@ static void full_log(struct spool *sp)
     }
 }
 
-/* Return true if there is a reason to write. While the spool is off, waiting
- * messages are written only if they use up all slots, or if take waits for
- * them. Take also waits for a row that is larger than a slot. */
+/* Return true if the spool's thread has a reason to write. At --spool 0,
+ * waiting messages are written only if they use up all slots, or if take waits
+ * for them. A row that is larger than a slot is also a reason, because take
+ * waits until it is a dead letter. */
 static bool has_work(const struct spool *sp)
 {
     return atomic_load(&sp->large) != 0 ||
@@ -989,7 +1001,7 @@ static void thread_stop(struct spool *sp)
 
 /* ---- from one worker to the next ---- */
 
-#define STOP_NS (5 * NS_PER_S) /* so that a busy sender cannot delay a stop */
+#define STOP_NS (5 * NS_PER_S) /* time limit of a stop with busy senders */
 
 int spool_find(struct spool *sp, const struct slot *slot, enum spool_at *out)
 {
@@ -1010,8 +1022,8 @@ int spool_find(struct spool *sp, const struct slot *slot, enum spool_at *out)
     return err == -ENOENT ? 0 : err;
 }
 
-/* Crash after it: the slot is as before, and the next start writes the same
- * numbers again. */
+/* Crash after the write: the slot is as before, and the next start writes the
+ * same numbers again. */
 int spool_note(struct spool *sp, const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -1129,8 +1141,7 @@ const char *spool_left_why(const struct spool_last *last, const char **next)
     return last->got > 0 ? "they are too many for 5s" : "senders keep sending";
 }
 
-/* Move the queue to the disk, so that a planned reboot loses no message.
- * Crash: what was received is in slots, or on the disk. */
+/* Crash: each received message is in a slot or on the disk. */
 void spool_stop(struct spool *sp)
 {
     uint64_t end = ns_add(clock_mono_ns(), STOP_NS), before, waits, most;
@@ -1181,9 +1192,9 @@ void spool_stop(struct spool *sp)
 }
 
 /* Mark the end as orderly only if no slot holds a message: the next start needs
- * the row and the end of such a message as they are. This also applies if the
- * start was refused. Messages that waited in slots have been written with the
- * others (source_local_ops.keep). */
+ * the row and the end of a message in a slot as they are. The same holds when
+ * the engine closes after a refused start. Messages that waited in slots have
+ * been written with the others (source_local_ops.keep). */
 void spool_close(struct source_mq *q)
 {
     struct spool *sp = q->spool_there;
