@@ -4,23 +4,26 @@
  * When a connection is lost, the broker delivers each message again that was
  * not acknowledged, marked as redelivered:
  * - A message that was settled here is acknowledged and does not run again.
- * - A message that is running here, or has its verdict being published, gets
- *   its claim back.
+ * - A message that is running here, or whose verdict is being published, gets
+ *   the tag of the new delivery as its claim.
  * - Any other message runs, marked as a possible repeat.
+ * The broker may also have two copies of a message. A machine that has run one
+ * of them marks the other (may_have_run). Another machine cannot know of it.
  *
  * A failed head of a group waits for its retry in the worker, unacknowledged:
  * the broker would put a copy of it, or the message itself if it were given
  * back, behind the rest of its group. The messages behind the head wait in the
- * worker, too. If the worker or its connection dies meanwhile, the failures are
- * lost: the broker delivers the message as it was sent.
+ * worker, too. If the worker or its connection dies during that wait, the count
+ * of failures is lost: the broker delivers the message as it was sent.
  *
  * The steps always have one order: the outbox publishes what follows from the
  * verdict, the broker confirms it, the run file notes that the original is
  * settled, and the inbox acknowledges the original.
  * Crash before the confirm: the broker delivers the original again, marked. If
- * it has the copy, too, both have one id, but different numbers of attempts: a
- * repeat, and no loss. Crash between confirm and acknowledgement: the original
- * is delivered again, and the run file knows it if it comes to this machine.
+ * the broker also has the copy, the two have the same id but different numbers
+ * of attempts: the message is repeated, not lost. Crash between confirm and
+ * acknowledgement: the original is delivered again, and is recognized by the
+ * run file if that happens on this machine.
  * Assumed: a message that a quorum queue has confirmed survives as long as most
  * of its replicas do; a message that is not acknowledged is delivered again.
  */
@@ -94,7 +97,8 @@ void amqp_message_free(struct amqp_message *m)
     free(m);
 }
 
-/* Tell the flow that take_due has something, if `due`. mtx is not held. */
+/* Report to the flow, if `due`, that take_due has a message. Any thread; mtx is
+ * not held. */
 static void changed_tell(const struct claims *c, bool due)
 {
     if (due)
@@ -117,8 +121,10 @@ static void delayed_put(struct claims *c, struct amqp_message *m)
     TAILQ_INSERT_HEAD(&c->delayed, m, link);
 }
 
-/* Make ready_fd and source.due match the lists. Returns true if a message is
- * due that was not before: then call changed_tell without mtx. mtx is held. */
+/* Make ready_fd and source.due match the lists. Called after each change of
+ * `arrived` or `due`; mtx is held. Returns true if `due` was empty before and
+ * is not empty now: the caller then calls changed_tell, after it has released
+ * mtx. */
 static bool ready_update(struct claims *c)
 {
     uint64_t n = 1;
@@ -139,7 +145,7 @@ static bool ready_update(struct claims *c)
     return due;
 }
 
-/* Let a head be taken again. mtx is held. */
+/* Let a failed head of a group be taken again. mtx is held. */
 static void due_put(struct claims *c, struct amqp_message *m)
 {
     m->at = CLAIM_DUE;
@@ -178,7 +184,8 @@ void claims_release(struct source *s, struct message *released)
     changed_tell(c, due);
 }
 
-/* Let the lane read `m` (NULL: none) instead of the message before. */
+/* Let the lane read `m` (may be NULL), and release the message that the lane
+ * could read before. Called on the lane's thread, without mtx. */
 static void lane_remember(struct claims *c, unsigned lane,
                           struct amqp_message *m)
 {
@@ -200,8 +207,9 @@ void claims_lane_rest(struct source *s, unsigned lane)
 /* ---- acknowledgements ---- */
 
 /* Have the inbox acknowledge a message, unless its connection is gone. Without
- * memory it is not acknowledged: the broker delivers it again when the
- * connection ends, and then it is known as settled. mtx is held. */
+ * memory the message is not acknowledged: the broker delivers the message again
+ * when the connection ends, and settle_known then finds it in the run file. mtx
+ * is held. */
 static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
 {
     uint64_t *acks;
@@ -217,8 +225,9 @@ static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
         side_wake(&c->queue->inbox);
 }
 
-/* Give the outbox a message to publish. Wake the inbox, too, if nothing in hand
- * is left to run, as it may fetch more (inbox.c). mtx is held. */
+/* Give the outbox a message to publish. Wake the inbox, too, if all messages in
+ * hand are running or being published, because the inbox may then fetch more
+ * (inbox.c). mtx is held. */
 static void job_add(struct claims *c, struct amqp_message *m)
 {
     unsigned running = c->lent_count - c->settling_count;
@@ -247,7 +256,7 @@ struct envelope_attempt amqp_attempt_of(const struct amqp_queue *queue,
                                      .tail_size = a->stderr_size};
 }
 
-/* ---- the operations of a message ---- */
+/* ---- the operations of a message, on the thread that runs it ---- */
 
 static struct run_file *runs_of(struct message *m)
 {
@@ -437,7 +446,8 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
 }
 
 /* Read the group of a message. Refuse the message unless it came to the
- * partition of its group: only there the group has an order. */
+ * partition of its group, because a group has an order only in its own
+ * partition. Called on the inbox's thread. */
 static void group_set(struct amqp_message *m, struct amqp_queue *queue,
                       const struct envelope *e)
 {
@@ -835,8 +845,9 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
     if (err == -EINPROGRESS) {
         uint64_t now = clock_boot_ns(), due = settle_due(st);
 
-        /* Have the outbox publish what follows. The handler has finished, so a
-         * crash from here on does not count against the message. */
+        /* Have the outbox publish the copy that follows from the verdict. The
+         * handler has finished, so a crash from here on does not count against
+         * the message. */
         m->at = CLAIM_SETTLING;
         m->job = (struct amqp_job){.settle = st};
         if (st->kind == SETTLE_RETRY)
@@ -861,7 +872,8 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
 
 /* ---- numbers ---- */
 
-/* mtx is held. */
+/* Return true if no message can be taken, and fewer run than may run. mtx is
+ * held. */
 static bool claims_starved(const struct claims *c)
 {
     const struct settings *set = c->queue->set;
@@ -937,7 +949,7 @@ void claims_parts(struct source *s,
         visit(arg, &parts[i]);
 }
 
-/* ---- for the inbox ---- */
+/* ---- for the inbox, on its thread ---- */
 
 void claims_begin(struct claims *c)
 {
@@ -982,7 +994,7 @@ uint64_t *claims_take_back(struct claims *c, size_t *n)
     return tags;
 }
 
-/* ---- for the outbox ---- */
+/* ---- for the outbox, on its thread ---- */
 
 void claims_jobs_take(struct claims *c, struct unconfirmed_list *to)
 {
@@ -993,7 +1005,8 @@ void claims_jobs_take(struct claims *c, struct unconfirmed_list *to)
 
 /* ---- open and close ---- */
 
-/* Wake the inbox, too: its timer stood still during a suspend. */
+/* Follow a clock that was set. Called on the loop's thread. The inbox is woken,
+ * too, because its timer stood still during a suspend. */
 void claims_clock_set(struct source *s)
 {
     struct claims *c = amqp_queue_of(s)->claims;

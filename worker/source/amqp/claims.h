@@ -1,6 +1,6 @@
 /* claims.h - the messages that a worker has received from a broker
  *
- * WHAT   Keeps each message from its arrival until it is settled: holds it
+ * WHAT   Keeps each message from its arrival until it is settled: delays it
  *        until its time, lends it to the flow, gives the outbox the copy that
  *        follows from its verdict, and the inbox its acknowledgement. A claim
  *        is the tag of a message on the inbox's connection, and is void when
@@ -11,9 +11,9 @@
  * OWNS   Each message, from claims_arrived until it is settled.
  * FAILS  open: -errno. take, settle: as source.h says.
  *
- * A message is on one list at a time, as its state says. While it is
- * CLAIM_SETTLING or CLAIM_MOVING, the outbox publishes its job. CLAIM_SETTLED: on none,
- * but its lane may read it until its next call.
+ * A message is on one list at a time, as its state says. While a message is
+ * CLAIM_SETTLING or CLAIM_MOVING, the outbox publishes its job. A CLAIM_SETTLED
+ * message is on no list, but its lane may read it until the lane's next call.
  */
 #ifndef WORKER_SOURCE_AMQP_CLAIMS_H
 #define WORKER_SOURCE_AMQP_CLAIMS_H
@@ -28,23 +28,23 @@
 struct claims; /* opaque; body in claims.c */
 
 enum claim_state {
-    CLAIM_ARRIVED, /* claims_take may take it */
-    CLAIM_DELAYED,    /* waits until due_ns */
-    CLAIM_LENT,    /* the flow has it */
-    CLAIM_SETTLING,    /* its verdict is being published */
-    CLAIM_MOVING,     /* is being moved to another queue of the broker */
-    CLAIM_RETURNED, /* will be held as soon as its lane stops reading it */
-    CLAIM_DUE,     /* a head that claims_take_due may take again */
-    CLAIM_SETTLED,    /* settled; its lane may still read it */
+    CLAIM_ARRIVED,  /* claims_take may take it */
+    CLAIM_DELAYED,  /* waits until due_ns */
+    CLAIM_LENT,     /* the flow has it */
+    CLAIM_SETTLING, /* the outbox publishes its verdict */
+    CLAIM_MOVING,   /* is being moved to another queue of the broker */
+    CLAIM_RETURNED, /* will be delayed once its lane stops reading it */
+    CLAIM_DUE,      /* a group's head that claims_take_due may take again */
+    CLAIM_SETTLED,  /* settled; its lane may still read it */
 };
 
 /* A copy of a message that the outbox publishes. */
 struct amqp_job {
     struct unconfirmed u;
-    struct settle *settle; /* NULL: a hop */
-    struct settle own;     /* DEAD, for a message that is refused here */
-    uint64_t due_wall_ns;  /* of a retry or hop; 0: now */
-    bool returned;         /* the broker has returned it: no queue took it */
+    struct settle *settle; /* verdict; NULL: the message is moved */
+    struct settle own;     /* the DEAD verdict of a refused message */
+    uint64_t due_wall_ns;  /* due time of a retry or a moved message; 0: now */
+    bool returned;         /* the broker returned the copy: no queue took it */
 };
 
 /* c = constant once it has arrived   q = under the mutex of the claims
@@ -114,39 +114,42 @@ struct claims_counts claims_count(struct claims *c);
 void claims_parts(struct source *s,
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg);
-/* Return true if nothing came since the last call that found nothing either,
- * and no head of a group waits. */
+/* Return true if no message was lent between the last call and this one, and no
+ * head of a group waits. Any thread (the is_due operation). */
 bool claims_still_idle(struct claims *c);
 void claims_clock_set(struct source *s);
-/* Wait up to `limit_ns` until no verdict is being published. Returns how many
- * are. */
+/* Wait up to `limit_ns` until no copy is waiting for its confirm. Called by the
+ * stop of the source, on the engine's thread. Returns how many copies are still
+ * unconfirmed. */
 unsigned claims_drain(struct claims *c, uint64_t limit_ns);
 
-/* ---- for the inbox ---- */
+/* ---- for the inbox, on its thread ---- */
 
 /* Accept a whole message from part `part` of the queue. Its block begins with
  * room for a struct amqp_message, and has a gap of HEADER_MAX in front of the
- * body. The next claims_place puts it on its list. */
+ * body. The next claims_place puts the message on its list. */
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part);
 /* Put each message that has arrived on its list. */
 void claims_place(struct claims *c);
-/* Let held messages be taken whose time has come. Returns the time until the
- * next one is due, ns; UINT64_MAX: none is held. */
+/* Let the delayed messages be taken whose time has come. Returns the time until
+ * the next one is due, ns; UINT64_MAX if no message is delayed. */
 uint64_t claims_due(struct claims *c);
-/* Note that there is a new connection, so that its claims are good. */
+/* Begin a new epoch for a new connection, so that the claims of its messages
+ * are good. */
 void claims_begin(struct claims *c);
 /* End the connection: forget messages that were not lent, and mark the lent
  * ones as stale. Returns true if there has been no good connection since the
  * last call. */
 bool claims_void(struct claims *c);
-/* Take the *n tags to acknowledge, to be freed; NULL: there are none. starved:
- * as in claims_counts. */
+/* Take the *n tags to acknowledge, in memory that the caller frees; NULL if
+ * there are no tags. `starved` is as in claims_counts. */
 uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved);
-/* Drop the messages that can be taken, to give them back to the broker. Returns
- * their tags, to be freed; NULL: there are none. */
+/* Drop the messages that can be taken, so that the inbox can give them back to
+ * the broker. Returns their tags, in memory that the caller frees; NULL if
+ * there are no such messages. */
 uint64_t *claims_take_back(struct claims *c, size_t *n);
 
-/* ---- for the outbox ---- */
+/* ---- for the outbox, on its thread ---- */
 
 /* Move all jobs to the end of `to`. */
 void claims_jobs_take(struct claims *c, struct unconfirmed_list *to);

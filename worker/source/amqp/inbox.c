@@ -42,8 +42,8 @@ enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 struct prefetch {
     unsigned level;    /* PREFETCH_ */
     uint64_t level_ns; /* clock_mono_ns of its last change: the period begins */
-    uint64_t acked;    /* acknowledged in the period, */
-    uint64_t starved;  /* and of those, while handlers had nothing to run */
+    uint64_t acked;    /* messages acknowledged in the period */
+    uint64_t starved;  /* of these, while handlers had nothing to run */
     uint64_t acked_ns; /* clock_mono_ns of the last acknowledgement; 0: none */
     uint64_t trip_ns;  /* duration of a call to the broker and its answer */
     unsigned more;     /* size of PREFETCH_SOME for a far broker; 0: usual */

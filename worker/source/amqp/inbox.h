@@ -28,9 +28,9 @@ void inbox_wanted(struct source *s);
 /* ---- acknowledgements of one channel, as few as possible ----
  *
  * The tags of a channel are 1, 2, 3, ... One acknowledgement can cover all tags
- * up to its own, once each of them was given to ack_window_send. If a tag stays
- * open while ACK_WINDOW later ones are delivered, because its handler is slow,
- * the others are acknowledged one by one until it is given, too.
+ * up to its own, once each of them was given to ack_window_close. If a tag
+ * stays open while ACK_WINDOW later ones are delivered, because its handler is
+ * slow, the others are acknowledged one by one until it is given, too.
  */
 
 #define ACK_WINDOW 16384 /* a power of two */

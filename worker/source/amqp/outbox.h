@@ -1,7 +1,9 @@
-/* outbox.h - the thread that publishes what follows from verdicts
+/* outbox.h - the thread that publishes copies of messages after verdicts
  *
- * WHAT   Publishes the jobs of the claims, and reports each one that the broker
- *        has confirmed to the claims. Counts the messages of a queue.
+ * WHAT   Publishes the copies that follow from verdicts: retries, dead letters.
+ *        When the broker has confirmed a copy, reports that to the claims
+ *        (claims.h), which then acknowledge the original. Counts the messages
+ *        of a queue.
  * WHO    open, close: source_amqp.c, on the engine's thread. count: any thread.
  * OWNS   The copies that are not confirmed.
  * FAILS  open: a problem.
@@ -13,7 +15,7 @@
 
 struct outbox; /* opaque; body in outbox.c */
 
-/* Connect to the host of the inbox. */
+/* Connect to the host that the inbox is connected to. */
 int outbox_open(struct outbox **out, struct amqp_queue *queue,
                 struct problem *p);
 /* The main function of the thread (side_start). */

@@ -3,7 +3,7 @@
  * WHAT   The part that inbox.h and outbox.h have in common: they lose their
  *        connection, open another one, and wait for the broker and for other
  *        threads. And the struct of the queue, which both threads share.
- * WHO    init, fini, start, stop: source_amqp.c, on the engine's thread. wake:
+ * WHO    init, start, stop: source_amqp.c, on the engine's thread. wake:
  *        any thread. The others: the thread itself.
  * OWNS   The thread and the connection.
  * FAILS  init, start: -errno.
@@ -84,7 +84,7 @@ static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 int side_init(struct side *side, struct amqp_queue *queue, const char *name);
 int side_start(struct side *side, void *(*main)(void *), void *arg);
 /* Wait until the thread returns, which it does once queue->stopping is set.
- * Then close the connection. */
+ * Then close the connection; also if there is no thread. */
 void side_stop(struct side *side);
 void side_wake(struct side *side);
 /* Close the connection, and log the reason: that of the link, or else `err`. */
