@@ -1,4 +1,4 @@
-/* control.c - a socket to steer the worker by (see control.h) */
+/* control.c - the socket that takes requests of mqctl (see control.h) */
 #include "worker/operate/control.h"
 
 #include <errno.h>
@@ -33,11 +33,10 @@
 struct client {
     struct loop_source source; /* fd -1: free */
     struct control *control;
-    uint64_t heard; /* number of its last event among those of all clients */
+    uint64_t heard; /* `heard` of the control at its last event */
     size_t used;
     uid_t uid;         /* of its process */
-    uint64_t begun_ns; /* monotonic time at which its first line was asked for
-                        * the first time; 0: no line waits for its answer */
+    uint64_t begun_ns; /* when a line began to wait, monotonic; 0: none waits */
     struct steering *steering; /* NULL: none */
     char line[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
 };
@@ -49,7 +48,7 @@ struct control {
     struct loop_source door; /* the listening socket */
     struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
-    struct timer again_timer; /* asks the waiting requests again */
+    struct timer again_timer; /* to answer the waiting requests */
     uint64_t heard;           /* events of clients so far */
     char path[PATH_MAX];      /* c */
     struct stat node;         /* c  the socket at `path` */
@@ -86,7 +85,7 @@ static bool answer_send(struct client *c, json_t *answer)
     return sent;
 }
 
-/* Have the loop ask the waiting requests again. Any thread. */
+/* Have the loop try to answer the waiting requests. Any thread. */
 static void again_soon(void *arg)
 {
     struct control *k = arg;
@@ -140,9 +139,8 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* Ask the waiting requests again: slots were added or refused, an order about
- * messages has ended, a pause was saved, or its client has waited long
- * enough. */
+/* Answer the waiting requests if they can be answered now: the job of one of
+ * them has ended, or its client has waited long enough. */
 static void again_due(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, again_timer);

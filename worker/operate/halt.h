@@ -7,7 +7,8 @@
  *        To stop, the first signal lets running handlers finish within
  *        --grace. The handlers that are left then get SIGTERM, and SIGKILL
  *        after --kill-after. A second signal skips the rest of the grace.
- * WHO    The loop, unless marked otherwise.
+ * WHO    orders.c and library.c, in the loop, and the engine on the same
+ *        thread. pause_put_back: file_watch.c, on a pool thread.
  * OWNS   Timers, and the chore that saves a pause.
  * FAILS  Never: a failed write of the note is logged and repeated; the worker
  *        is paused nevertheless.
@@ -39,8 +40,7 @@ enum pauser {
 struct pause {
     struct flow *flow;        /* c */
     char owner[FOLDER_USER];  /* c  name of the worker's own user */
-    void (*saved)(void *arg); /* c called after a save, on a pool thread; or
-                                 NULL */
+    void (*saved)(void *arg); /* c  after a save, on a pool thread; or NULL */
     void *arg;                /* c */
     unsigned by;              /* l  enum pauser */
     uint64_t since_ns;        /* l  wall time of the last pause of any kind */
@@ -50,8 +50,8 @@ struct pause {
     pthread_mutex_t mtx;
     struct pause_note note; /* m  the order's pause; since_ns 0: none */
     unsigned asked;         /* m  changes of `note` */
-    atomic_uint tried;      /* a  the change that was saved, or failed, last */
-    atomic_int err;         /* a  -errno of that */
+    atomic_uint tried;      /* a  value of `asked` at the last save */
+    atomic_int err;         /* a  result of that save: 0 or -errno */
 };
 
 void pause_init(struct pause *p, struct flow *f);
@@ -65,9 +65,9 @@ void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid);
  * paused. */
 bool pause_end(struct pause *p, unsigned by);
 /* Keep the length of the pause after the clock was set or the machine was
- * suspended; its end gets another time of the wall clock. In the loop. */
+ * suspended: compute the wall time of its end again. In the loop. */
 void pause_clock_set(struct pause *p);
-/* Write or remove the note again after the folder was replaced. Any thread. */
+/* Write or remove the note again after the folder was replaced. */
 void pause_put_back(struct pause *p);
 /* Return false while the last change is being saved. Otherwise *err is the
  * result of the save: 0, or -errno if the change would be lost at a restart. */
@@ -77,11 +77,11 @@ void pause_now(struct pause *p, struct pause_note *out);
 
 /* ---- stop ---- */
 
-/* All of it is the loop's. */
+/* Used only in the loop. */
 struct stop {
     struct flow *flow;
     struct timer timer;
-    struct timer again; /* starting it stops the worker for a restart */
+    struct timer again; /* when it fires, the worker stops to be restarted */
     int signals;        /* to stop, so far */
     bool drained;       /* by an operator, so the worker does not restart */
     bool ending;        /* SIGTERM or SIGKILL was sent to handlers */
@@ -89,8 +89,9 @@ struct stop {
     void *arg;
 };
 
-/* `last` exits the process in good order, because the handlers are threads of
- * this process and end only with it. It does not return. */
+/* `last` exits the process in an orderly way. It is called if handlers are
+ * threads of this process, which end only with the process, and does not
+ * return. */
 void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
                void *arg);
 /* `signal`: SIGTERM, SIGINT, SIGQUIT; 0: as SIGTERM. */

@@ -73,7 +73,7 @@ void live_settings_stamp(struct orders *o, const char *name)
     *set_ns_at(o, settings_row(name)) = clock_wall_ns();
 }
 
-/* Make settings that are those of the worker, for checking a change of them. */
+/* Copy the worker's settings, so that a change can be checked in the copy. */
 static void next_make(struct orders *o, struct settings *next)
 {
     struct backoff b;
@@ -113,8 +113,8 @@ static int together_check(struct orders *o, const struct option_row *row,
     return err;
 }
 
-/* Tell the part that keeps a copy of the setting, and may refuse the change;
- * then change the setting. */
+/* Change the setting, but first in the part that keeps a copy of it and may
+ * refuse the change. */
 static int number_set(struct orders *o, const struct option_row *row,
                       uint64_t value, struct problem *p)
 {
@@ -158,8 +158,8 @@ int live_settings_number(struct orders *o, const char *name, uint64_t value,
     return err ? err : number_set(o, row, value, p);
 }
 
-/* Read a value into settings of no worker, and check it. Returns its row, or
- * NULL and a problem. */
+/* Read a value into `next`, a copy of the settings, and check it. Returns its
+ * row, or NULL and a problem. */
 static const struct option_row *setting_read(struct orders *o, const char *name,
                                              const char *text,
                                              struct settings *next,
@@ -173,7 +173,7 @@ static const struct option_row *setting_read(struct orders *o, const char *name,
     if (option_read(row, text, next, p) == 0 &&
         together_check(o, row, next, p) == 0)
         return row;
-    /* Here the name is that of a setting, not of a flag. */
+    /* mqctl set takes the name of a flag without its dashes. */
     if (strncmp(p->text, "--", 2) == 0 &&
         strncmp(p->text + 2, name, strlen(name)) == 0)
         memmove(p->text, p->text + 2, strlen(p->text + 2) + 1);

@@ -1,9 +1,9 @@
 /* live_settings.h - settings that may change while the worker runs
  *
  * WHAT   The rows of settings.h whose `live` is set, each read and checked like
- *        its flag. mqctl set, the library's mqw_set_ functions and TTIN and
- *        TTOU all come here.
- * WHO    Any thread, unless marked otherwise.
+ *        its flag, and the cap: how many handlers may run at the same time.
+ * WHO    orders.c, in the loop: mqctl set, and the signals TTIN and TTOU.
+ *        live_settings_number: the library, also on a thread of the program.
  * OWNS   Nothing; the settings are the engine's.
  * FAILS  A problem with status 64; the setting stays as it was.
  */
@@ -41,9 +41,8 @@ int live_settings_number(struct orders *o, const char *name, uint64_t value,
 
 /* Threads beside those of the cap: one each that waits for the queue, writes
  * verdicts again, moves letters, lets groups go on, counts the store, writes
- * the store again, adds slots, looks whether the worker is idle, steers
- * messages, saves a pause, checks the store, follows the clock, empties the
- * -wal. */
+ * the store again, adds slots, looks for an idle worker, steers messages, saves
+ * a pause, checks the store, follows the clock, empties the -wal. */
 #define SPARE_THREADS 13
 
 /* l = in the loop only   j = the job's while flow->growing
@@ -64,13 +63,13 @@ struct cap {
 };
 
 void cap_init(struct cap *c, struct flow *f, struct settings *live);
-/* Make room for `cap`: 0 there is, or -EINPROGRESS: `over` is called, then
- * ask again; or a problem. */
+/* Check that there are slots for `cap`. Returns 0; -EINPROGRESS if they are
+ * being added: ask again after `over`; or another -errno and a problem. */
 int cap_ready(struct cap *c, unsigned cap, struct problem *p);
-/* Set it: 0, or -EINPROGRESS: it is set as soon as there is room, and trouble
- * is logged; or a problem. */
+/* Set the cap. Returns 0; -EINPROGRESS if slots are being added: the cap is set
+ * after that, and a failure is logged; or another -errno and a problem. */
 int cap_set(struct cap *c, unsigned cap, struct problem *p);
-/* Some more or fewer; trouble is logged. */
+/* Raise or lower the cap; a failure is logged. */
 void cap_change(struct cap *c, int change);
 
 #endif

@@ -41,7 +41,7 @@ struct request;
 struct verb {
     const char *name;
     json_t *(*answer)(struct request *r);
-    bool order;      /* it changes something, and no other line logs that */
+    bool order;      /* logged here, because no other line does that */
     enum steer what; /* for rows_steer */
     int signal;      /* for answer_stop; 0: drain */
 };

@@ -1,12 +1,11 @@
-/* orders.h - what an operator orders a running worker to do
+/* orders.h - carries out requests of mqctl and signals of an operator
  *
  * WHAT   One request of the control socket in, one JSON object out
  *        (docs/formats/control.md); signals; the parts that both act on.
- * WHO    The loop.
+ * WHO    control.c and signals.c, in the loop. The engine fills in the struct.
  * OWNS   Nothing; the engine has the parts, and a client of control.c has the
  *        `steering` that its request began.
- * FAILS  orders_answer: NULL without memory. Anything else that is wrong is in
- *        the answer.
+ * FAILS  orders_answer: NULL without memory. Other errors are in the answer.
  */
 #ifndef WORKER_OPERATE_ORDERS_H
 #define WORKER_OPERATE_ORDERS_H
@@ -20,7 +19,7 @@
 
 struct steering; /* an order about single messages, which takes a pool job */
 
-/* Constant once the worker runs, but for set_ns. */
+/* Constant once the worker is running, except set_ns. */
 struct orders {
     struct flow *flow;
     struct settings *live; /* flow->set, writable: for live_settings.c */
@@ -33,8 +32,8 @@ struct orders {
     /* Wall time of the last change of each setting, in the order of their rows;
      * 0: unchanged since the start. Loop only. */
     uint64_t set_ns[SETTINGS_MOST];
-    const char *path; /* of the command or plugin, as it was at the start; "":
-                         it was not there. NULL: a function of a program */
+    const char *path; /* of the command or plugin at the start; "": not found.
+                         NULL: a function of a program, or it forwards */
 };
 
 /* One request of a client. */
@@ -49,15 +48,16 @@ struct order_call {
     void (*over)(void *arg); /* called when that is over, on a pool thread */
     void *arg;
 };
-/* Answer one line, which is changed. The caller owns the answer. NULL and
- * `later`: what the request needs is being made; ask once more, with `again`,
- * after `over`, or after that of the cap or the pause. */
+/* Answer one line, which is cut into words. The caller owns the answer. NULL
+ * and `later`: the answer needs a job that is running. Call again, with `again`
+ * set, after the job has called `over`, that of the cap, or `saved` of the
+ * pause. */
 json_t *orders_answer(struct orders *orders, char *line,
                       struct order_call *call);
 /* Return {"ok": false, "status": ..., "error": ...}. */
 json_t *orders_refusal(int status, const char *text);
 void steering_drop(struct steering **steering); /* NULL-safe; sets NULL */
-/* Do what an operator's signal means; `arg` is the struct. */
+/* Carry out a signal of an operator; `arg` is the struct. */
 void orders_signal(void *arg, int signal);
 
 #endif

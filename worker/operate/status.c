@@ -23,8 +23,7 @@
 #define COUNT_SHARE 50 /* counting takes at most this part of the time */
 
 /* A number that the source cannot give stays as it was. A million rows take a
- * while, so the pause until the next count grows with the time that this one
- * took. */
+ * while, so the pause before the next count grows with the time of this one. */
 void status_count(struct status *b)
 {
     struct flow *f = b->flow;
@@ -86,7 +85,7 @@ void status_init(struct status *b, struct flow *f)
     dirty_init(&f->dirty, COUNT_NS, count_wanted, b);
 }
 
-/* The file says what our bits mean (docs/formats/counters.md). */
+/* The bits are written to the file as they are (docs/formats/counters.md). */
 _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_PAUSE == COUNTERS_PAUSED &&
                    (int)HOLD_STORE == COUNTERS_STORE_HELD &&

@@ -1,11 +1,11 @@
 /* status.h - what others see of a worker: its title and the counters' header
  *
- * WHAT   Puts the state into the counters file and, unless we are embedded, the
- *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
- *        then what is not as usual. The rows of the store are counted while
- *        there is something to do.
- * WHO    show: the loop. init, and the first count: the engine. Later counts:
- *        a pool thread, at most once a second.
+ * WHAT   Puts the state into the counters file and, unless we are embedded,
+ *        into the process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1
+ *        dead]", followed by a pause or a trouble. The rows of the store are
+ *        counted while there is something to do.
+ * WHO    init, the first count, and show after each wait of the loop: the
+ *        engine. Later counts: a pool thread, at most once a second.
  * OWNS   Its chore.
  * FAILS  Never.
  */
@@ -23,15 +23,13 @@ struct status_reader {
     void (*read)(struct status_reader *reader, const char *title);
 };
 
-/* c = constant once the worker runs   a = atomic   j = by its job, one at a
- * time */
+/* c = constant once the worker runs   a = atomic   j = its job's */
 struct status {
     struct flow *flow;                /* c */
     struct file_watch *file_watch;    /* c  set before the worker runs */
     struct chore chore;               /* counts the rows */
     _Atomic int64_t rows[4];          /* a  source_count; 0: or not known yet */
-    _Atomic uint64_t on_dead_waiting; /* a  letters for which
-                                * --on-dead failed and runs again */
+    _Atomic uint64_t on_dead_waiting; /* a  letters whose --on-dead failed */
     uint64_t deliveries;              /* j  at the last count */
     struct status_reader *reader;     /* set before the worker runs; or NULL */
 };

@@ -1,30 +1,22 @@
 /* attention.h - the one word that says whether something needs attention
  *
  * WHAT   One bit for each reason that may keep a work item from taking its next
- *        message the short way. The item reads the word once a message; while
- *        it is 0 the item checks none of the reasons.
+ *        message the short way. The item reads the word once for each message;
+ *        while the word is 0, the item checks none of the reasons.
  * WHO    Any thread reads. Only its owner, named below, changes a bit.
- * OWNS   Nothing; it is in the gate.
+ * OWNS   Nothing; the gate has the word.
  * FAILS  Never.
  *
- * An owner changes the reason first and its bit after that. For each bit one of
- * these holds, so that no bit stays clear beside a reason, and none stays set
- * without one:
- *   - both are changed under one lock, or after each change the bit is worked
- *     out again under one: the last thread to have the lock has seen all
- *     changes;
- *   - the thread that clears the bit looks at the reason once more after that,
- *     and sets the bit again if need be; the thread that sets it has set the
- *     reason before. All four are sequentially consistent, so that at least one
- *     of two sees what the other did.
- * The level of the log is no bit, as it is the process's and not a worker's
- * (log_enabled).
+ * An owner changes the reason first, then the bit. Each bit follows its reason
+ * in one of two ways. Either the bit is derived from the reason under a lock
+ * after each change. Or the thread that clears the bit checks the reason once
+ * more, and sets the bit again if there is one; these accesses are sequentially
+ * consistent.
  *
- * The word is read relaxed, and may be read late by as much as a store takes to
- * reach another processor. That misses no wake-up and no stop: the word only
- * says which way a running work item takes its next message, as if the reason
- * had come a message later. A thread that is about to sleep, to start or to end
- * checks the reasons themselves (items.c, gate.c).
+ * The word is read relaxed, so a change may be seen late. No wake-up or stop is
+ * missed: the word only chooses the path of a running work item's next message.
+ * A thread that is about to sleep, to start or to end checks the reasons
+ * themselves (items.c, gate.c).
  */
 #ifndef WORKER_RULES_ATTENTION_H
 #define WORKER_RULES_ATTENTION_H
@@ -41,8 +33,8 @@ enum {
     ATTEND_GROUP = 1 << 6,   /* groups: one waits, is parked, or may run */
     ATTEND_DUE = 1 << 7,     /* source: take_due may have something */
     ATTEND_LIMIT = 1 << 8,   /* run_limits: the run ends by itself */
-    ATTEND_LATE = 1 << 9,  /* engine: the source cannot settle the short way */
-    ATTEND_RATE = 1 << 10, /* rate: a delivery costs a token */
+    ATTEND_LATE = 1 << 9,    /* engine: the source settles late */
+    ATTEND_RATE = 1 << 10,   /* rate: a delivery costs a token */
     /* A work item may have to leave; the gate's bits. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
                    ATTEND_OTHERS,

@@ -36,7 +36,7 @@ static void open_locked(struct breaker *b, struct breaker_step *step)
     if (b->state == BREAKER_PROBING && b->doublings < DOUBLINGS_MAX)
         b->doublings++;
     step->pause_ns = b->pause_ns << b->doublings;
-    if (step->pause_ns >> b->doublings != b->pause_ns)
+    if (step->pause_ns >> b->doublings != b->pause_ns) /* bits were lost */
         step->pause_ns = UINT64_MAX / 2;
     b->state = BREAKER_OPEN;
 }

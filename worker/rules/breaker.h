@@ -1,9 +1,10 @@
-/* breaker.h - when to stop taking messages because the trouble is not in them
+/* breaker.h - when to stop taking messages, because handlers cannot start or
+ * all fail
  *
- * WHAT   Closed, open, probing. Opens when the handler cannot be started, or
- *        after N failures in a row; after a pause one probe at a time; a probe
- *        that goes well closes it. The pause doubles, up to 16 times the first,
- *        while probes keep failing. A table; docs/design/machines.md draws it.
+ * WHAT   The breaker opens when the handler cannot be started, or after N
+ *        failures in a row. After a pause it lets one probe through at a time;
+ *        a successful probe closes it. The pause doubles, up to 16 times the
+ *        first, while probes fail. docs/design/machines.md draws the states.
  * WHO    Any thread.
  * OWNS   Nothing; the caller runs the pause (a timer).
  * FAILS  Never.
@@ -48,7 +49,7 @@ static inline void breaker_fini(struct breaker *b)
 void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns);
 enum breaker_state breaker_state(const struct breaker *b);
 
-/* What the caller has to do after an event. */
+/* Orders to the caller after an event. */
 struct breaker_step {
     bool opened; /* run a pause of pause_ns, then BREAKER_PAUSE_OVER */
     bool closed; /* take messages again */

@@ -1,5 +1,5 @@
-/* delivery.c - a message, and its way through a handler (see message.h,
- * delivery.h) */
+/* delivery.c - read a message's header, and its limits and times (see message.h
+ * and delivery.h) */
 #include "worker/rules/delivery.h"
 
 #include <pthread.h>
@@ -7,12 +7,12 @@
 
 #include "common/base/clock.h"
 
-/* Guards the id of each message that has none yet: the thread of a handler and
- * that of its time limit may both ask for it. */
+/* Held while a message gets its id, because the thread of its handler and the
+ * thread of its time limit may both call message_name. */
 static pthread_mutex_t name_mtx = PTHREAD_MUTEX_INITIALIZER;
 
-/* Crash before the id is in the source's memory: the next run makes another id,
- * and the first one was never shown. */
+/* Crash before the id is in the source's memory: the next run makes another id.
+ * The first id was never shown. */
 const struct ulid *message_name(struct message *m)
 {
     pthread_mutex_lock(&name_mtx);
@@ -115,7 +115,7 @@ uint64_t delivery_ahead(const struct delivery *d, uint64_t now)
     if (!(d->header.fields & HEADER_NOT_BEFORE) || until <= now ||
         d->message->failures > 0)
         return 0;
-    if (from == 0) /* a kill came before that was noted */
+    if (from == 0) /* the worker was killed before it noted the time */
         from = now;
     if (until <= from)
         return 0;
@@ -134,10 +134,9 @@ bool delivery_delayed(const struct delivery *d, uint64_t most)
            delivery_ahead(d, now) <= most;
 }
 
-/* The message's instant is kept to the ns, so that messages with the same
- * instant are due together. A delay also ends at its instant, unless the clock
- * was set back after the message was sent.
- */
+/* Return not-before to the ns, so that messages with the same not-before are
+ * due together. A message with a delay is due at its not-before as well, unless
+ * the clock was set back since it was sent: then *boot_ns limits the wait. */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
                       uint64_t *delay_ns)
 {

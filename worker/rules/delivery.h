@@ -86,7 +86,7 @@ static inline bool delivery_grouped(struct delivery *d, struct message *m)
 {
     if (m->group.at || !header_group_alone(m->data, m->size, &d->header))
         return false;
-    d->group.at = d->header.group.at; /* of 16 bytes at once it would wait */
+    d->group.at = d->header.group.at; /* both at once would wait for stores */
     d->group.size = d->header.group.size;
     delivery_begin(d, m);
     return true;
@@ -101,8 +101,7 @@ uint64_t delivery_limit_asked(const struct delivery *d);
 /* Return after how many failures the message is dead: its own number, else
  * `otherwise`. */
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
-/* Return the id as text. It costs something, so it is made when it is needed.
- */
+/* Return the id as text. It costs something, and is made when needed. */
 const char *delivery_id(struct delivery *d);
 /* Return true if the message has expired, so that it must not be started. */
 bool delivery_expired(const struct delivery *d, uint64_t now);

@@ -1,10 +1,9 @@
 /* message.h - a message while it is lent to the worker
  *
- * WHAT   What flow, groups, rules and handlers may know of a message, whatever
- *        its source: facts, its bytes, and a few calls to the part that lends
- *        it.
- * WHO    One thread at a time; unrun: also the loop, for a call whose answer
- *        does not count any more.
+ * WHAT   The part of a message that flow, groups, rules and handlers use, for
+ *        every source: facts, the bytes, and a few calls to the source.
+ * WHO    One thread at a time, mostly the pool thread that runs its work item.
+ *        unrun: also the loop, for a handler whose answer is ignored by then.
  * OWNS   Nothing: the source (worker/source/source.h) owns what it lends.
  * FAILS  Never.
  */
@@ -54,8 +53,8 @@ struct message_ops {
     void (*unrun)(struct message *m, bool may_have_run);
 };
 
-/* Constant while it is lent, but for what is marked.
- * a = atomic   o = its owner's: the thread that it is lent to */
+/* Constant while the message is lent, except for the marked fields.
+ * a = atomic   o = only for the thread that has the message */
 struct message {
     const struct message_ops *ops;
     const unsigned char *data; /* as received, header included; stays there */
@@ -64,16 +63,16 @@ struct message {
                            *    one before its id is shown */
     uint64_t seq;         /* > 0, never twice; the order of the source */
     uint64_t received_ns; /* wall; when this source received it first */
-    uint64_t due_ns; /* wall; when it was to run, if it waited for that in the
-                      * source; else 0 */
+    uint64_t due_ns; /* wall; when it was to run, if the source stored it until
+                      * then; else 0 */
     uint32_t priority;
     uint32_t failures;        /* attempts that failed */
     uint32_t crashes;         /* of the worker, while a handler had it */
     unsigned flags;           /* MESSAGE_; link and unrun add to them */
-    struct header_text group; /* at NULL: as its bytes say */
-    unsigned index;    /* below source.lent_most; no two lent ones share it */
-    atomic_bool stale; /* a  its claim is gone: it is not worth a run, and
-                        *    settle says -ESTALE */
+    struct header_text group; /* at NULL: as in its header */
+    unsigned index;    /* below source.lent_most, unique among lent messages */
+    atomic_bool stale; /* a  the source took it back: it is not run, and settle
+                        *    returns -ESTALE */
     STAILQ_ENTRY(message) link; /* o  one list at a time */
 };
 

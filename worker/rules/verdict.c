@@ -125,8 +125,7 @@ void verdict_timeout(struct outcome *out, uint64_t limit_ns)
              duration_print(limit_ns, limit));
 }
 
-/* The error is the same as for a message that was cancelled while it waited.
- */
+/* The error is the same as for a message that was cancelled while it waited. */
 void verdict_cancelled(struct outcome *out)
 {
     out->kind = OUTCOME_VERDICT;

@@ -1,11 +1,11 @@
-/* verdict.h - verdicts: what each one leads to, and how a handler's end
- * becomes one
+/* verdict.h - verdicts: the effects of each, and how a handler's end becomes a
+ * verdict
  *
  * WHAT   One row for each enum mqw_verdict: its names, what the source does
  *        with the message, what its group and the breaker do, where it is
  *        counted and how it is logged. Then the rules of docs/handlers.md for
  *        exit codes, signals and time limits.
- * WHO    Any thread.
+ * WHO    Any thread: the settings, the handlers and flow/settle.c.
  * OWNS   Nothing.
  * FAILS  Never.
  */
@@ -32,7 +32,7 @@ enum settle_kind {
     SETTLE_DONE,    /* keep no trace */
     SETTLE_DISCARD, /* keep no trace; also the source's own answer, if an
                      * operator discarded the message meanwhile */
-    SETTLE_RETRY,   /* give it again by take_due at due_ns */
+    SETTLE_RETRY,   /* return it again from take_due at due_ns */
     SETTLE_DEAD,    /* keep a dead letter, with its reason and history */
     SETTLE_PARK,    /* keep it behind its group's head until unpark */
     SETTLE_RETURN,  /* put it back, uncounted, where it was before it was
@@ -57,13 +57,13 @@ struct verdict_rule {
     enum breaker_event breaker;
     size_t counter;          /* offset of its number in struct counters_block */
     enum counters_end end;   /* COUNTERS_NO_END: the message goes on */
-    enum dead_reason reason; /* of the dead letter that a failure becomes: at
-                              * once, or, of a retry, after the last attempt */
+    enum dead_reason reason; /* of the dead letter that the message becomes;
+                              * for a retry: after the last attempt */
 };
 
 extern const struct verdict_rule verdict_rules[VERDICT_COUNT];
 
-/* Find the verdict with this name, as --on-exit has it; -1: there is none. */
+/* Find a verdict by its name in --on-exit; -1: the name is unknown. */
 int verdict_named(const char *name);
 
 /* ---- from the end of a handler to a verdict ---- */
@@ -72,8 +72,7 @@ int verdict_named(const char *name);
 
 /* Set the outcome of a process that ended by itself or, if `stopped`, by a
  * signal of a worker that stops. `map`: a verdict, or VERDICT_UNMAPPED, for
- * each of 256 exit codes. `info` with si_code 0: waitid failed with
- * si_errno. */
+ * each exit code. `info` with si_code 0: waitid failed with si_errno. */
 void verdict_exit(struct outcome *out, const uint8_t *map,
                   const siginfo_t *info, bool stopped);
 /* Set the outcome of a process that ended after its time limit. */
