@@ -260,9 +260,8 @@ static int parts_ready(struct engine *e, struct problem *p)
     return err;
 }
 
-/* Make a relative path absolute, because readers of the status have another
- * working directory. Returns false if the path is too long, or if the working
- * directory was removed. */
+/* Make a relative path absolute, for readers with another working directory.
+ * Returns false if it is too long, or if the working directory was removed. */
 static bool path_absolute(char path[PATH_MAX])
 {
     char folder[PATH_MAX], relative[PATH_MAX];

@@ -2,8 +2,8 @@
  *
  * WHAT   Opens what a worker needs, recovers what the last one left, runs until
  *        told to stop, and hands back everything in order.
- * WHO    open, run, close: one thread (it becomes the peeker). main.c, notify.c
- *        and library.c see the struct; no part does.
+ * WHO    open, run, close: one thread, which becomes the peeker. main.c,
+ *        notify.c and library.c use the struct; the parts never include it.
  * OWNS   Every part.
  * FAILS  open: a problem with the exit status of docs/mqworker.8.
  */

@@ -1,9 +1,9 @@
 /* library.c - the worker inside another program (see mqworker.h)
  *
  * A worker of the library is the engine of mqworker, with a C function as its
- * handler. Orders from other threads and from signal handlers are left in
- * atomics; a byte to an eventfd has the peeker carry them out, so that they are
- * done one after the other by the thread that they would come from in mqworker.
+ * handler. Calls from other threads and from signal handlers store their order
+ * in an atomic and wake the peeker through an eventfd. The peeker carries the
+ * orders out one by one, as it does with signals and requests in mqworker.
  */
 #include "worker/mqworker.h"
 
@@ -39,7 +39,7 @@ struct mqw_worker {
     struct inproc what;        /* c */
     struct engine *engine;     /* c */
     struct loop_source orders; /* c  wakes the peeker for what follows */
-    atomic_uint stops;         /* a  calls of mqw_stop since the last look */
+    atomic_uint stops;         /* a  calls of mqw_stop not carried out yet */
     atomic_int pause;          /* a  the last of pause and resume */
     atomic_uint cap;           /* a  the last concurrency; 0: none */
     void (*log)(enum mqw_log_level, const char *, size_t, void *); /* c */
@@ -51,7 +51,7 @@ struct mqw_worker {
 
 /* ---- orders ---- */
 
-/* Carry out the orders. In the loop. */
+/* Carry out the orders, in the peeker. */
 static void orders_ready(struct loop_source *source)
 {
     struct mqw_worker *w = CONTAINER_OF(source, struct mqw_worker, orders);
@@ -61,7 +61,7 @@ static void orders_ready(struct loop_source *source)
     uint64_t ignored;
     unsigned cap, stops;
 
-    /* Emptied first: an order that comes now wakes us again. */
+    /* Read first, so that an order that comes now wakes the loop again. */
     (void)!read(source->fd, &ignored, sizeof ignored);
     pause = atomic_exchange(&w->pause, ORDER_NONE);
     if (pause == ORDER_PAUSE)
@@ -324,7 +324,7 @@ static void hand_line(enum log_level level, const char *line, size_t size,
 }
 
 /* The workers that are open, the last one first: it has the process's log. */
-static pthread_mutex_t logs_mtx = PTHREAD_MUTEX_INITIALIZER; /* guards it */
+static pthread_mutex_t logs_mtx = PTHREAD_MUTEX_INITIALIZER; /* for `logs` */
 static LIST_HEAD(, mqw_worker) logs = LIST_HEAD_INITIALIZER(logs);
 
 /* Use the log of the worker that was opened last. */
@@ -339,11 +339,12 @@ static void log_choose_locked(void)
     log_divert(w && w->log ? hand_line : NULL, w);
 }
 
-/* The worker that has the signals. They are the process's, and the kernel hands
- * each to one of those who wait for it: two that have them would stop one at a
- * time, and the first to be closed would take them from the other. */
+/* The worker that takes the process's signals. The kernel gives a signal to one
+ * of the descriptors that wait for it. So of two such workers, a signal would
+ * stop just one, and the first to be closed would take the signals from the
+ * other. */
 static pthread_mutex_t signals_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct mqw_worker *signals_owner; /* under it; NULL: the program */
+static struct mqw_worker *signals_owner; /* NULL: the program */
 
 void mqw_close(struct mqw_worker **worker)
 {

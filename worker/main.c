@@ -31,10 +31,10 @@ struct program {
     int queue;             /* a descriptor to hand over; -1: none */
 };
 
-/* Keep what the next start cannot get by itself: what the handler has taken
- * from the environment, and the queue that was handed over by the service
- * manager, as perhaps only the manager may open it. A queue without a name is
- * of no use to the next start. */
+/* Keep what the next start cannot get by itself: variables that the handler has
+ * removed from the environment, and the descriptor of a queue that the service
+ * manager handed over, because perhaps only the manager may open that queue. A
+ * queue whose name was removed is not kept. */
 static void start_keep(struct program *g)
 {
     const struct handler_ops *ops = g->engine->flow.ops;
@@ -59,7 +59,7 @@ static void program_restart(void *arg)
         start_keep(g);
     notify_pass(&g->notify, g->queue);
     FAULT_POINT("restart_before_exec");
-    /* Not by its name: another version may have been installed there. */
+    /* Another version may have been installed under the program's name. */
     execv("/proc/self/exe", g->argv);
     log_error("not_restarted", F_STR("error", errno_text(errno)),
               F_STR("next", "start the worker again; its messages are in the "
@@ -69,8 +69,7 @@ static void program_restart(void *arg)
 }
 
 /* Keep the arguments for a restart: settings_parse sorts them, and
- * setproctitle(3) overwrites the first one. Returns false if memory is short.
- */
+ * setproctitle(3) overwrites the first one. Returns false without memory. */
 static bool arguments_keep(struct program *g, int argc, char **argv,
                            char **envp)
 {

@@ -5,8 +5,8 @@
  * the reference.
  *
  * WHAT   A worker takes messages from one queue and calls a function for each.
- *        The function returns the verdict. A message once taken ends
- *        as done, dead or discarded, whatever kills the process; it may run
+ *        The function returns the verdict. No matter what kills the process, a
+ *        message that was taken ends as done, dead or discarded; it may run
  *        twice, and is then marked as redelivered.
  * WHO    One thread calls mqw_open, mqw_work and mqw_close (or mqw_run). The
  *        handler and the call-backs run on threads of the worker, several at
@@ -66,16 +66,17 @@ struct mqw_message {
                                docs/formats/custody.md */
 };
 
-/* Its id, 26 characters and NUL: the same in each delivery and each replay.
- * Only for the thread that the message was given to. */
+/* Return the message's id, 26 characters and NUL: the same in each delivery and
+ * each replay. Only the thread that was given the message may call it. */
 MQW_PUBLIC const char *mqw_id(const struct mqw_message *message);
-/* Value of the header line `name` ("x-trace", "expires"), *size bytes and no
- * NUL, as it came; NULL if there is none. */
+/* Return the value of the header line `name` ("x-trace", "expires") as it came,
+ * *size bytes and no NUL; NULL if there is none. */
 MQW_PUBLIC const char *mqw_header(const struct mqw_message *message,
                                   const char *name, size_t *size);
-/* 1 once its time limit has passed, or the worker wants handlers to end: return
- * soon. After the time limit the verdict is MQW_RETRY, whatever is returned.
- * Any thread may ask, while the handler runs. */
+/* Return 1 once the message's time limit has passed, or the worker is stopping
+ * its handlers: the handler should return soon. After the time limit the
+ * verdict is MQW_RETRY, whatever the handler returns. Any thread may call it
+ * while the handler is running. */
 MQW_PUBLIC int mqw_cancelled(const struct mqw_message *message);
 
 /* ---- a handler ---- */
@@ -88,11 +89,11 @@ struct mqw_worker;
 typedef int mqw_handler(const struct mqw_message *message,
                         struct mqw_context *context);
 
-/* What was given to mqw_open or mqw_run, or set by mqw_init. */
+/* Return the `user` of mqw_open or mqw_run, or what mqw_init has set. */
 MQW_PUBLIC void *mqw_user(const struct mqw_context *context);
-/* The worker that called the handler; NULL in a plugin, whose worker is steered
- * by mqctl(1) and signals. All calls accept NULL: they do nothing, or return
- * -EINVAL. */
+/* Return the worker that called the handler; NULL in a plugin, whose worker is
+ * controlled by mqctl(1) and signals. All calls accept NULL: they do nothing,
+ * or return -EINVAL. */
 MQW_PUBLIC struct mqw_worker *mqw_worker_of(const struct mqw_context *context);
 /* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff, but no
  * longer than max_delay, nor beyond April 2262. */
@@ -156,16 +157,17 @@ struct mqw_options {
     void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user);
     /* Called with each line of the log, without its newline, NUL-terminated,
-     * on any thread. The process has one log, with its level and format: that
-     * of the worker that was opened last, of those that are open. The call
-     * must not open or close a worker, and a thread that opens or closes one
-     * must hold no lock that the call takes; after mqw_close it is not called.
+     * on any thread. The process has one log, with its level and format: of
+     * the open workers, that of the one that was opened last. The call must
+     * not open or close a worker, and a thread that opens or closes one must
+     * hold no lock that the call takes; after mqw_close it is not called.
      * NULL: the log goes to stderr. */
     void (*log)(enum mqw_log_level level, const char *line, size_t size,
                 void *user);
     int log_level;  /* enum mqw_log_level: the lowest that is logged; INFO */
     int log_format; /* 0: key=value text, 1: JSON; 0 */
-    /* Filled if mqw_open fails: why, and what to do, in one line. Or NULL. */
+    /* If mqw_open fails, it writes the reason and what to do here, in one line.
+     * NULL: it writes nothing. */
     char *problem;
     size_t problem_size;
     /* Added later than those above: for an older program they have their
@@ -211,7 +213,8 @@ MQW_PUBLIC int mqw_work(struct mqw_worker *worker);
 /* `worker` and *worker may be NULL; sets *worker = NULL. No other call may be
  * under way. */
 MQW_PUBLIC void mqw_close(struct mqw_worker **worker);
-/* All three together: the -errno of mqw_open, or what mqw_work returned. */
+/* Do all three in one call. Returns the -errno of mqw_open, or the result of
+ * mqw_work. */
 MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,
                        void *user);
 
@@ -225,10 +228,10 @@ MQW_PUBLIC void mqw_stop(struct mqw_worker *worker);
  * the program. Both may be called like mqw_stop. */
 MQW_PUBLIC void mqw_pause(struct mqw_worker *worker);
 MQW_PUBLIC void mqw_resume(struct mqw_worker *worker);
-/* How many handlers may run at once, from now on. -EINVAL outside 1 to 1024. */
+/* Set how many handlers may run at the same time. -EINVAL outside 1 to 1024. */
 MQW_PUBLIC int mqw_set_concurrency(struct mqw_worker *worker, unsigned most);
-/* Time limit (ns, MQW_NEVER) of handlers that start from now on. -EINVAL below
- * 1 ms. */
+/* Set the time limit (ns, MQW_NEVER) of handlers that start from now on.
+ * -EINVAL below 1 ms. */
 MQW_PUBLIC int mqw_set_timeout(struct mqw_worker *worker, uint64_t timeout_ns);
 
 /* ---- ordered groups ---- */

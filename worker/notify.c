@@ -1,8 +1,8 @@
 /* notify.c - the service manager (see notify.h)
  *
  * The protocol is two manual pages, sd_notify(3) and sd_listen_fds(3): some
- * variables, descriptors from 3 on, and datagrams of KEY=VALUE lines. It is
- * spoken here without their library, so that every build can do it.
+ * variables, descriptors from 3 on, and datagrams of KEY=VALUE lines. This file
+ * implements it without libsystemd, so that every build has it.
  */
 #include "worker/notify.h"
 
@@ -27,15 +27,14 @@
 #include "worker/engine.h"
 
 #define FIRST_FD   3
-#define FEED_PART  2 /* fed twice in the time that the watchdog waits */
-#define FEED_AGAIN (100 * NS_PER_MS) /* where the manager had no room for it */
-#define STOP_MORE  (10 * NS_PER_S) /* for verdicts and files, when all ended */
-#define SAY_S      1 /* at the start and the end it has as long to make room */
+#define FEED_PART  2 /* feeds in the time that the watchdog waits */
+#define FEED_AGAIN (100 * NS_PER_MS) /* after the manager had no room */
+#define STOP_MORE  (10 * NS_PER_S)   /* for verdicts, after the last handler */
+#define SAY_S      1 /* wait for room at the start and the end, seconds */
 
 /* Take a number from the environment; 0: there is none, or it is not for this
  * process. A variable that a shell or another service inherited and passed on
- * has the pid of that process. `pid` may be missing only with
- * `pid_optional`. */
+ * has the pid of that process. `pid_optional`: `pid` may be missing. */
 static uint64_t number_take(const char *name, const char *pid,
                             bool pid_optional, int64_t most)
 {
@@ -129,8 +128,8 @@ static int manager_tell(const struct notify *n, const char *text, int flags)
     return sent < 0 ? -errno : 0;
 }
 
-/* Feed the watchdog: the loop is alive, because this runs in it. It does not
- * wait for the manager, and tries again if that is behind. */
+/* Feed the watchdog. The loop is alive, because it runs this callback. If the
+ * manager has no room, try again soon instead of waiting. */
 static void watchdog_feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
@@ -164,7 +163,7 @@ static void title_read(struct status_reader *reader, const char *title)
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
     char text[512];
 
-    /* The manager would end a worker that says it stops, and then restarts. */
+    /* After STOPPING, the manager would kill a worker that restarts. */
     if (gate_held(&n->engine->flow.gate, HOLD_STOP) &&
         !engine_restarts(n->engine))
         stopping_say(n, MSG_DONTWAIT);

@@ -1,9 +1,11 @@
-/* notify.h - the service manager: what it hands over, and what it is told
+/* notify.h - talks to the service manager that started the program
  *
  * WHAT   sd_notify(3): READY, STATUS (the title), STOPPING, and WATCHDOG out of
  *        the peeker, if $WATCHDOG_USEC asks for it. sd_listen_fds(3): a queue
  *        that was opened for us. Part of the program, not of the library.
- * WHO    main, in this order: init, queue, begin, end. Told: the peeker.
+ * WHO    main, in this order: init, queue, begin, end; and pass, before it
+ *        executes the program again. Between begin and end, the peeker sends
+ *        the title and feeds the watchdog.
  * OWNS   A timer and a socket, while the worker runs.
  * FAILS  queue: a problem with status 64. A manager that does not listen is no
  *        failure; it is logged when the worker begins.
@@ -45,7 +47,7 @@ int notify_queue(const struct notify *n, struct settings *set,
                  struct problem *p);
 
 /* Tell the manager that the worker is ready. Before engine_run, which sends the
- * rest. */
+ * rest; engine_close asks the manager for more time if it needs that. */
 void notify_begin(struct notify *n, struct engine *e);
 /* Tell the manager that the worker stops, unless it `restarts`. After
  * engine_run. */

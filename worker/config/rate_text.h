@@ -2,7 +2,9 @@
  *
  * WHAT   Converts "100/s,20" to a number that is set and read atomically, and
  *        back.
- * WHO    Any thread.
+ * WHO    settings.c calls rate_parse and rate_print, for --rate on the main
+ *        thread and for mqctl set in the loop. flow/limits.c uses and prints a
+ *        rate on any thread.
  * OWNS   Nothing.
  * FAILS  A problem with status 64.
  */
@@ -18,12 +20,12 @@
 #define RATE_TEXT 32
 
 /* Read N[/s|/m|/h][,BURST], or off, into a uint64_t (`call` of options.h).
- * Without BURST, the burst is the number of a tenth of a second, at least 1. */
+ * Without BURST: what the rate allows in a tenth of a second, at least 1. */
 int rate_parse(const char *text, void *into, struct problem *p);
 const char *rate_print(uint64_t rate, char out[RATE_TEXT]);
 
-/* Return the ns between two deliveries, rounded up, and the burst; not of
- * RATE_OFF. */
+/* Return the time between two deliveries, ns, rounded up. The rate must not be
+ * RATE_OFF, here and in rate_burst. */
 uint64_t rate_interval_ns(uint64_t rate);
 uint64_t rate_burst(uint64_t rate);
 

@@ -1,4 +1,9 @@
-/* settings.c - everything that a worker can be told (see settings.h) */
+/* settings.c - reads the flags and operands of a worker (see settings.h)
+ *
+ * main calls settings_parse before there are threads, or the library calls
+ * settings_init and settings_check. The table of flags is also read in the
+ * loop, for mqctl set and mqctl status.
+ */
 #include "worker/config/settings.h"
 
 #include <errno.h>
@@ -56,7 +61,7 @@ static int read_on_exit(const char *text, void *into, struct problem *p)
     return 0;
 }
 
-/* Print the codes that have a verdict, as read_on_exit takes them. */
+/* Print the mapped exit codes, as read_on_exit reads them. */
 static bool print_on_exit(const void *from, char *out, size_t room)
 {
     const uint8_t *map = from;
@@ -401,9 +406,9 @@ int settings_check_number(const struct option_row *row, uint64_t value,
                        row->name, value, row->min, most);
 }
 
-/* Read the defaults from the table as if they were given. Two of them are words
- * for people: the number of processors comes from the kernel, and a mode of 0
- * says that none was asked for. */
+/* Read the default values of the table as if the user had given them. Two rows
+ * are skipped, because their defaults are only for --help: the number of
+ * processors comes from the kernel, and mode 0 means: not given. */
 void settings_init(struct settings *s)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -456,14 +461,14 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
     return wide;
 }
 
-/* ---- a broker takes back what stays in hand ---- */
+/* ---- the time that a message may stay in hand ---- */
 
-/* A list of waits is at its last one by then, and one of a ns that doubles at
- * its maximum. */
+/* Failures after which the wait no longer grows: a list of waits repeats its
+ * last entry, and even an exponential backoff from 1 ns is at its maximum. */
 #define SETTLED_AFTER 64
 _Static_assert(BACKOFF_STEPS <= SETTLED_AFTER, "the last one repeats");
 
-/* Return the longest wait of the backoff after so many failures. */
+/* Return the wait after that many failures, with all of the jitter. */
 static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
                         uint32_t failures)
 {
@@ -472,13 +477,14 @@ static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
     return ns_add(wait, wait / 100 * s->jitter_percent);
 }
 
-/* Add up all attempts. After SETTLED_AFTER failures each wait is as long as the
- * one before, so that a million attempts cost no more than these. */
+/* Return how long all attempts of a message may take, with the waits between
+ * them. Only the first SETTLED_AFTER waits are added one by one; after that all
+ * are equal, so the rest is one multiplication. */
 static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
 {
     uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
     uint64_t asked = s->max_timeout_ns == UINT64_MAX ? 0 : s->max_timeout_ns;
-    /* The time of one attempt. Without a limit only the operator knows it. */
+    /* Longest time of one attempt; 0 if it has no limit, as it is unknown. */
     uint64_t run = limit > asked ? limit : asked;
     uint64_t sum = run, attempts = s->max_attempts, each;
     uint32_t n = 1;
@@ -523,9 +529,10 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 
 /* ---- operands, and the flags that go with them ---- */
 
-/* All that a source on a broker can lend: what it has in hand of all partitions
- * (partition_in_hand), and what lost its claim with a connection and still
- * waits for its turn. So a message of any group may be taken. */
+/* The value of --lookahead with partitions: the most messages that a source on
+ * a broker can lend. These are the messages in hand of all partitions
+ * (partition_in_hand), and messages that lost their claim with a connection and
+ * are still waiting for their turn. So a message of any group may be taken. */
 #define IN_HAND        8192
 #define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
@@ -600,10 +607,10 @@ int settings_forward_check(const struct settings *s, char *const *command,
                : 0;
 }
 
-/* Read the destination of --forward. Without flags that say otherwise, one
- * thread sends, which keeps the order, and a destination that is full is tried
- * again after a second. A crash of the worker is never blamed on a message. No
- * message is delayed here: what it waits for goes along with it. */
+/* Read the destination of --forward, and set what forwarding needs. By default
+ * one thread sends, which keeps the order, and a full destination is tried
+ * again after a second. A crash of the worker never counts against a message.
+ * No message is delayed here, because its not-before is forwarded with it. */
 static int forward_take(struct settings *s, struct problem *p)
 {
     int err;
@@ -625,8 +632,9 @@ static int forward_take(struct settings *s, struct problem *p)
     return err;
 }
 
-/* Check, after the queue was read, that its messages are not sent back to it:
- * on a broker, that no host of one operand is also a host of the other. */
+/* Refuse to forward a queue to itself. Call this after the queue was read. Two
+ * queues on brokers are the same if they have the same name and virtual host
+ * and share a host. */
 static int forward_other_check(const struct settings *s, struct problem *p)
 {
     const struct broker_operand *a = &s->broker, *b = &s->forward_to;
@@ -720,8 +728,8 @@ static int broker_take(struct settings *s, const char *operand,
                            ": what a worker has in hand is the same for all "
                            "workers of such a queue; leave out --lookahead",
                            s->lookahead, s->access.partitions);
-    /* A failed head waits in hand, and so does everything behind it, as much as
-     * the broker gives. */
+    /* A failed head stays in hand until its retry, and so do all messages of
+     * its group behind it, as many as the broker delivers. */
     s->lookahead = IN_HAND;
     return 0;
 }
@@ -740,8 +748,8 @@ int settings_check(const struct settings *s, struct problem *p)
                            s->dead_letter_queue);
     if (s->access.partitions && in_hand_limit_check(s, &s->backoff, p) < 0)
         return -EINVAL;
-    /* Something must be taken at the very start: run_limits_take compares the
-     * end with now and the margin. */
+    /* Refuse a run that would end before its first message: run_limits_take
+     * takes none within the margin before the end. */
     if (s->run_for_ns == 0 || s->run_for_ns > margin)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,

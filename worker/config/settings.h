@@ -1,11 +1,13 @@
-/* settings.h - everything that a worker can be told
+/* settings.h - the flags and operands of a worker
  *
  * WHAT   The flags and operands of mqworker as values. One table (settings.c)
  *        has a row for each flag: type, default, range, help, the library's
  *        field, and whether a running worker can change it.
- * WHO    Filled by main, read by all parts; constant after engine_open, except
- *        what live_settings.h may change: that is atomic, or under its lock.
- * OWNS   Nothing; strings are argv's.
+ * WHO    main or the library fills them in before there are threads; then all
+ *        threads read them. They are constant after engine_open, except the
+ *        settings that live_settings.c changes: these are atomic, or have a
+ *        lock.
+ * OWNS   Nothing; strings point into argv.
  * FAILS  settings_parse and the checks: a problem with status 64.
  */
 #ifndef WORKER_CONFIG_SETTINGS_H
@@ -28,11 +30,11 @@
 #define WINDOW_MAX      256
 #define CRASHES_MOST    10000 /* of --max-crashes */
 #define SETTINGS_MOST   96    /* rows of the table */
-/* Work items in use: the cap, and one for each pool thread that has counted
- * itself out and not yet put its own away. */
+/* Most work items in use: as many as the concurrency, and one for each pool
+ * thread that no longer counts but has not put its work item away yet. */
 #define ITEMS_MAX   (2 * CONCURRENCY_MAX + 16)
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
-/* For messages on their way from the queue to the spool. */
+/* Slots for messages that are being moved from the queue to the spool. */
 #define SPOOL_SLOTS  128
 #define SETTING_TEXT 512 /* a value as its flag takes it; a longer one is cut */
 
@@ -44,15 +46,14 @@ enum spool_sync { SPOOL_SYNC_WAITING, SPOOL_SYNC_ALWAYS };
 
 struct settings {
     char queue[QUEUE_NAME_MAX];
-    char **command; /* NULL-terminated; NULL: a plugin, or it forwards */
+    char **command; /* ends with NULL; NULL: --plugin or --forward */
     const char *plugin, *plugin_arg;    /* NULL: none */
     const char *forward;                /* DEST; NULL: none */
     char forward_queue[QUEUE_NAME_MAX]; /* DEST as it is shown */
     struct broker_operand forward_to;   /* no host: a POSIX queue */
     unsigned forward_partitions;        /* of DEST on a broker; 0: none */
-    const struct inproc *inproc;        /* the function of a program that embeds
-                                        us; NULL: we are the program */
-    int passed_fd; /* of the queue, which was opened for us; 0: none was */
+    const struct inproc *inproc;        /* of the library; NULL: mqworker */
+    int passed_fd; /* descriptor of the queue from systemd; 0: none */
     bool take_signals;
     bool timeout_abort;
     bool stream;           /* the command is long-lived */
@@ -61,8 +62,8 @@ struct settings {
     uint64_t max_rss;      /* bytes a child may grow to; 0: no bound */
     uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
-    /* Where the queue is, with what opens it; `queue` is then its operand
-     * without the user. No host: it is a POSIX queue. */
+    /* A queue on a broker, and what opens it; `queue` is then its operand
+     * without the user. No host: a POSIX queue. */
     struct broker_operand broker;
     struct broker_access access;
     bool allow_unreplicated;
@@ -101,7 +102,7 @@ struct settings {
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
     _Atomic uint64_t keep_dead_ns;          /* UINT64_MAX: for good */
     _Atomic uint64_t max_dead;              /* letters; 0: no bound */
-    const char *on_dead;                    /* NULL: nobody is told */
+    const char *on_dead;                    /* command; NULL: none */
     const char *state_dir;                  /* NULL: found as statedir.h says */
     const char *runtime_dir;                /* NULL: as runtimedir.h says */
     bool allow_disk_custody;
@@ -118,30 +119,31 @@ static inline bool settings_on_broker(const struct settings *s)
 
 extern const struct option_table settings_table;
 
-/* The row of a flag; NULL: there is none. */
+/* Return the row of a flag; NULL: there is none. */
 const struct option_row *settings_row(const char *flag);
-/* A number in the range of its row: 0, or a problem with status 64. */
+/* Check that a number is in the range of its row. */
 int settings_check_number(const struct option_row *row, uint64_t value,
                           struct problem *p);
 void settings_init(struct settings *s);
-/* The backoff, which is more than one number and may be set while the worker
- * runs. Any thread. */
+/* Copy the backoff, which is more than one number and may be set while the
+ * worker is running. Any thread. */
 void settings_backoff(const struct settings *s, struct backoff *out);
 void settings_set_backoff(struct settings *s, const struct backoff *b);
-/* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
+/* Return the QUEUE_ flags to open the queue with, and the attributes that were
+ * asked for. */
 int settings_queue_flags(const struct settings *s);
 void settings_attr(const struct settings *s, struct queue_attr *out);
-/* How long the next handler of a bounded run may take, ns: the tolerance factor
- * times `mean_ns`, at most UINT64_MAX / 2. */
+/* Return how long the next handler of a bounded run may take, ns: the tolerance
+ * factor times `mean_ns`, at most UINT64_MAX / 2. */
 uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
-/* What no single setting can tell: a problem that begins with the flag it is
- * about, or 0. */
+/* Check settings against each other. Returns 0, or a problem that begins with
+ * the flag that it is about. */
 int settings_check(const struct settings *s, struct problem *p);
-/* Check that nothing which --forward excludes is set beside it. `command` is
+/* Check that no flag is set that cannot be used with --forward. `command` is
  * the operands after "--"; NULL: there are none. */
 int settings_forward_check(const struct settings *s, char *const *command,
                            struct problem *p);
-/* Read argv. `s->help` and `s->version` are returned early, unchecked. */
+/* Read argv. With --help or --version, other settings are not checked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);
 /* Print the value of a flag as the flag takes it; "" if it takes none. Settings
@@ -161,8 +163,8 @@ static inline unsigned slots_for(const struct settings *s, unsigned cap)
            SPARE_SLOTS + (s->spool > 0 ? SPOOL_SLOTS : 0);
 }
 
-/* Return how many slots a start adds that finds all of them in use: one for
- * each handler that may run, so that none waits for a slot. */
+/* Return how many slots a start adds if messages of the last worker use all of
+ * them: one for each handler that may run, so that none waits for a slot. */
 static inline unsigned slots_more(const struct settings *s)
 {
     return (unsigned)s->concurrency;
@@ -170,9 +172,10 @@ static inline unsigned slots_more(const struct settings *s)
 
 /* ---- what stays in hand ----
  *
- * With --partitions a failed message of a group stays in hand, without an
- * answer to the broker, which waits for 30 minutes and then gives it to another
- * worker. So all attempts with the waits between them take less than 20. */
+ * With --partitions, a failed message of a group stays in hand until its retry,
+ * and is not acknowledged. After 30 minutes the broker gives it to another
+ * worker. So all its attempts with the waits between them must take less than
+ * 20 minutes. */
 #define IN_HAND_LIMIT_NS (1200 * NS_PER_S)
 
 /* Return the longest wait that a handler may ask for after so many failures;

@@ -91,16 +91,17 @@ struct file {
     enum state state;
 };
 
-/* c = constant after open m = under mtx The other fields belong to the chore
- * while the worker is running, and to the engine's thread before and after. */
+/* c = constant after open   m = under mtx
+ * The other fields belong to the chore while the worker is running, and to the
+ * engine's thread before and after. */
 struct file_watch {
     struct file_watch_setup with; /* c */
     struct loop_source source;    /* c  inotify; fd -1: none */
     struct chore chore;           /* runs the checks */
     struct file files[PARTS];
     const struct file *read_only; /* file on a read-only file system, or NULL */
-    struct stat copy; /* a copy of the store that could not be opened */
-    unsigned lost;    /* files that were not THERE at the last check */
+    struct stat copy; /* our copy of the store that could not be opened */
+    unsigned lost; /* number of files that were not THERE at the last check */
     uint64_t calm_ns; /* earliest time of a restart: AGAIN_NS after a loss */
     const struct file *logged_gone; /* in the last event=file_gone, or NULL */
     enum state logged_state;        /* state of that file in the log */
@@ -413,7 +414,7 @@ static int files_restore(struct file_watch *w)
     return 0;
 }
 
-/* ---- when ---- */
+/* ---- when to check ---- */
 
 /* Watch both folders, and each folder above them. Called after each loss, since
  * there may be new folders at the same paths; watching a folder twice is
@@ -460,7 +461,7 @@ static int files_watch_run(struct chore *chore)
     return 0;
 }
 
-/* Handle a change of a name in one of the folders, or of one above. */
+/* Check the files soon after a name changed in one of the folders or above. */
 static void folder_changed(struct loop_source *source)
 {
     struct file_watch *w = CONTAINER_OF(source, struct file_watch, source);

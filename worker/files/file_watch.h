@@ -1,17 +1,18 @@
 /* file_watch.h - files of a running worker that are removed, moved or replaced
  *
  * WHAT   Notices that a file of the worker, or a folder above it, was removed,
- *        moved or replaced, or that a file system became read-only. If it is
- *        the store or custody, the worker takes no messages meanwhile (HOLD_
- *        bits). After a move or replacement, the worker waits until the file is
- *        back. After a removal, it writes the store under its name again, if
- *        the store was removed, and then restarts (`again`).
+ *        moved or replaced, or that a file system became read-only. While the
+ *        store or custody is affected, the worker takes no messages (HOLD_ bits
+ *        of the gate). After a move or replacement, the worker waits until the
+ *        file is back. After a removal, it writes the store under its name
+ *        again, if the store was removed, and then restarts (`again`).
  *        inotify reports changes in the folders immediately, but not a mount or
  *        unmount. So while messages are taken, the files are also checked every
  *        second (less often if millions of rows wait). An idle worker has no
  *        wake-ups from this; without inotify, it has one a minute.
- * WHO    The engine calls open, start, last and close on its thread. Any thread
- *        calls soon and trouble. The checks run on a pool thread.
+ * WHO    The engine calls open, start, last and close on its thread. status.c
+ *        calls soon on a pool thread; status.c and orders.c call trouble in the
+ *        loop. The checks run on a pool thread.
  * OWNS   An O_PATH descriptor of each file; the descriptor of inotify.
  * FAILS  file_watch_open: a problem.
  */
@@ -49,11 +50,11 @@ struct file_watch_setup {
     struct timer *again;
 };
 
-/* The file because of which no message is taken. */
+/* The file that keeps messages from being taken. */
 struct file_trouble {
-    char text[100];      /* "store.db was removed"; "": there is no such file */
-    char path[PATH_MAX]; /* of that file */
-    char next[FILE_NEXT]; /* what to do */
+    char text[100];       /* "store.db was removed"; "": all is well */
+    char path[PATH_MAX];  /* of that file */
+    char next[FILE_NEXT]; /* advice for the operator */
 };
 
 /* Call this after all files were opened. */

@@ -1,4 +1,8 @@
-/* inherit.c - opens the files that a worker inherits (see inherit.h) */
+/* inherit.c - opens the files that a worker inherits from the last one
+ *
+ * The engine calls inherit_open, or inherit_broker_open for a queue on a
+ * broker, before it starts threads (see inherit.h).
+ */
 #include "worker/files/inherit.h"
 
 #include <errno.h>
@@ -72,14 +76,14 @@ static int totals_open(const struct inherit *i, struct problem *p)
 /* Make sure that custody belongs to the store. A file that names another store
  * was left by a worker whose state directory had the same path: that directory
  * was removed, or the store was moved away, or another container has the same
- * tmpfs. The rows and receive sequences in its slots mean nothing in our store:
- * if both stores have the same number, a message would be taken for settled, or
- * would settle another one. So if our store has no rows, the messages of the
- * file run as new ones; otherwise the start is refused.
+ * tmpfs. The row numbers and receive sequences in its slots mean nothing in our
+ * store: where they happen to be equal, a message would count as settled, or
+ * would settle another message. So if our store has no rows, the messages of
+ * the file run as new ones; otherwise the start is refused.
  * Since another worker has used the file, it is also unknown which messages of
  * our store have run, so the store marks all of them.
- * Crash before the marks are on the disk, or before custody names our store:
- * the next start finds the other number in custody and does the same. */
+ * Crash before the marks are on disk, or before custody names our store: the
+ * next start finds the other store's id in custody and does the same. */
 static int custody_tie(const struct inherit *i, const char *path,
                        struct problem *p)
 {
@@ -193,7 +197,7 @@ static int store_ready(const struct inherit *i, struct problem *p)
  * them may have run already.
  * Crash before the commit, or between it and the note that names this boot
  * (runtimedir_settle): the next start finds the old note and does the same.
- * Crash after the note: the marks are on the disk. */
+ * Crash after the note: the marks are on disk. */
 static int rows_doubt(const struct inherit *i, struct problem *p)
 {
     int64_t keys;
@@ -321,9 +325,9 @@ int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p)
 {
     const struct settings *set = i->flow->set;
-    /* The runtime folder may be on disk, because the broker holds the messages
-     * in flight. A kill during writeback may lose a record of the run file that
-     * a message was settled or crashed; then it runs once more. */
+    /* The runtime folder may be on disk, because the broker keeps the messages
+     * in flight. The run file records which messages were settled or crashed; a
+     * kill during writeback may lose a record, and that message runs again. */
     const struct runtimedir_wish wish = {.dir = set->runtime_dir,
                                          .allow_disk = true};
     int err = state_lock(i, true, p);

@@ -2,8 +2,8 @@
  *
  * WHAT   Locks the folders, opens the queue, custody, the store and the
  *        counters, and checks that they belong together and are complete.
- * WHO    The engine, before any thread is started; inherit_totals_keep at its
- *        end.
+ * WHO    The engine, on its thread: before it starts other threads, and
+ *        inherit_totals_keep after they have ended.
  * OWNS   Nothing; the engine owns all that was opened, also after a problem.
  * FAILS  A problem with the exit status of docs/mqworker.8.
  */

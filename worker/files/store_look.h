@@ -4,7 +4,8 @@
  *        worker starts; damage refuses the start. A large store is checked by a
  *        pool thread while the worker is running; if it is damaged, the worker
  *        takes no more messages (HOLD_DAMAGED).
- * WHO    inherit calls open, the engine start and stop. Any thread calls text.
+ * WHO    inherit_open calls open. The engine calls start, and sets `stop` when
+ *        it closes. orders.c calls text, in the loop.
  * OWNS   Its job; embedded in the engine.
  * FAILS  open: a problem with status 73.
  */
@@ -19,13 +20,13 @@
 
 struct flow;
 
-/* c = constant while the worker is running a = atomic j = owned by the job
+/* c = constant while the worker is running   a = atomic   j = owned by the job
  * while `state` is CHECKING */
 struct store_look {
     struct flow *flow;   /* c */
     struct store *store; /* c */
     struct pool_job job;
-    atomic_bool stop;        /* a set to stop the check */
+    atomic_bool stop;        /* a  set by the engine to end the check early */
     atomic_int state;        /* a  enum store_look_state */
     char found[STORE_FOUND]; /* j */
 };
