@@ -1,9 +1,11 @@
 /* doctor_broker.c - mqctl doctor for a queue on a broker: the broker's hosts,
  * the queues, the user's rights, and the worker on this machine (see mqctl.h)
  *
- * All checks use AMQP, as the worker does. They consume no message and create
+ * These checks use AMQP, as the worker does. They consume no message and create
  * no queue; one message is published to a queue that does not exist. For what
- * AMQP does not show, a finding names the rabbitmqctl command. One thread.
+ * AMQP does not show, see doctor_node.h; where rabbitmqctl cannot be used, a
+ * finding names its commands. mqctl doctor calls doctor_broker_run through
+ * broker_engine_amqp, in its only thread.
  */
 #include <errno.h>
 #include <inttypes.h>

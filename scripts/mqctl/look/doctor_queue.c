@@ -1,4 +1,9 @@
-/* doctor_queue.c - one queue and its worker (see doctor.h) */
+/* doctor_queue.c - the checks of one queue and its worker (see doctor.h)
+ *
+ * doctor_run in doctor.c calls queue_check and then readers_check for each
+ * queue, on the only thread of the process. Nothing is repaired here: each
+ * finding names the command that does it.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -155,8 +160,8 @@ static void store_held_found(struct findings *f, const struct snapshot *v)
               "in-flight messages stay in custody");
 }
 
-/* Return true if the worker takes nothing because an open file of it has lost
- * its name, or cannot be written. */
+/* Report that the worker takes no messages because one of its open files was
+ * moved or removed, or cannot be written. Returns true if it did. */
 static bool file_found(struct findings *f, const struct snapshot *v)
 {
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;

@@ -36,16 +36,16 @@ struct search {
     struct snapshot v;
     struct store *store; /* NULL: none */
     struct ulid id;
-    bool named;  /* false: only the row is known */
-    int64_t row; /* that was asked for; 0: an id was */
+    bool named;  /* `id` is known; else only the row is */
+    int64_t row; /* the row that the user named; 0: the user named an id */
     char text_id[ULID_TEXT];
-    struct custody_seen slot; /* of the message */
+    struct custody_seen slot; /* of the message, if in_slot */
     bool in_slot;
-    struct problem unseen; /* a place that could not be looked into, or status
-                            * 0 */
+    struct problem unseen; /* why a place could not be searched; status 0: all
+                            * were */
     const char *where;     /* in_flight, held, waiting, ..., unknown, unseen */
-    char text[1024];       /* the sentence */
-    json_t *more;          /* fields of the object */
+    char text[1024];       /* the answer, as a sentence */
+    json_t *more;          /* fields of the answer, for --json */
 };
 
 /* "2026-... (in 3s)", or "now". */
@@ -67,7 +67,7 @@ static void store_unseen(struct search *s, int err)
                 SHELL_QUEUE(s->v.queue));
 }
 
-/* Add a field to the object. */
+/* Add a field to the answer of --json. */
 static void item_put(struct search *s, const char *name, json_t *value)
 {
     (void)json_object_set_new(s->more, name, value);
@@ -101,15 +101,16 @@ static const char *time_until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
     return buf;
 }
 
+/* A search for the head of a group in custody. */
 struct head {
     const char *group;
-    const struct custody_seen *self; /* NULL: it is not in a slot */
-    struct custody_seen first;
+    const struct custody_seen *self; /* slot of the message, or NULL */
+    struct custody_seen first;       /* slot of the head, if `seen` */
     bool seen;
 };
 
-/* Visit a slot: keep the running message of a group, else the first in its
- * order. */
+/* Visit a slot: keep the running message of the group, or the first message by
+ * order of receipt if none is running. */
 static int head_slot(const struct custody_seen *seen, void *arg)
 {
     struct head *h = arg;
@@ -161,7 +162,7 @@ static void head_add(struct search *s, const char *group)
 
 /* ---- the spool ---- */
 
-/* A message that is looked for there. */
+/* A search of the spool for one message, and what was found. */
 struct spooled {
     const struct ulid *id;
     uint64_t before; /* rows that come before it */
@@ -170,8 +171,9 @@ struct spooled {
     bool cancelled;
 };
 
-/* Visit a row of the spool: whether it is the message. A message that has not
- * run has its id in its header, or none. */
+/* Visit a row of the spool: YES, which ends the search, if it is the message. A
+ * row gets an id when it first runs; before that, only its header may have
+ * one. */
 static int spooled_match(const struct store_spooled *row, void *arg)
 {
     struct spooled *x = arg;
@@ -478,6 +480,7 @@ static void row_explain(struct search *s, const struct store_row *m,
                    m->row, queue, m->row);
 }
 
+/* Search the store by id or row. Returns true if the message is there. */
 static bool store_search(struct search *s)
 {
     char group[HEADER_VALUE_MAX + 1] = "";
@@ -489,8 +492,8 @@ static bool store_search(struct search *s)
         err = store_find_id(s->store, &s->id, &row);
     if (!err)
         err = store_get(s->store, row, &m, NULL, 0, group);
-    /* A letter that was replayed is a message again, which has the same id and
-     * may have left the queue. */
+    /* A replayed letter is a message again, with the same id: it may have left
+     * the queue and be in custody, or in another row. */
     if (!err && !s->named && m.state == STORE_REPLAYED) {
         s->id = m.id;
         s->named = true;
@@ -512,7 +515,7 @@ static bool store_search(struct search *s)
     return true;
 }
 
-/* ---- gone ---- */
+/* ---- the journal ---- */
 
 /* Search the journal of the last finished messages. Returns true if the message
  * is there. */
@@ -564,8 +567,7 @@ static bool is_found(const struct search *s)
 /* Print the answer in the requested form; returns an exit status. */
 static int explanation_print(struct search *s, const struct options *o)
 {
-    bool alone = o->line.operand_count == 1; /* then the user does not know the
-                                                queue yet */
+    bool alone = o->line.operand_count == 1; /* the user named no queue */
     const char *id = o->line.operands[alone ? 0 : 1];
     json_t *out;
 
@@ -588,8 +590,8 @@ static int explanation_print(struct search *s, const struct options *o)
     return is_found(s) ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
 }
 
-/* Search the places one by one; `store_err` is the reason if there is no
- * store. */
+/* Search the places one by one; `store_err` is 0, or why the store is not
+ * open. */
 static bool places_search(struct search *s, int store_err)
 {
     s->unseen = (struct problem){0};

@@ -1,5 +1,8 @@
-/* fields.c - what a snapshot has, as JSON and as metrics (see
- * snapshot.h) */
+/* fields.c - the values of a snapshot, as JSON and as metrics (see snapshot.h)
+ *
+ * status, top and mqctl serve call snapshot_json; metrics calls
+ * snapshot_metrics; both on the only thread of the process.
+ */
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -7,7 +10,8 @@
 #include "common/cli/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
 
-/* Return a member of an object; null if there is no object or no member. */
+/* Return a new reference to a member of an object; JSON null if there is no
+ * object or no such member. */
 static json_t *member_copy(const json_t *object, const char *name)
 {
     json_t *value = json_object_get(object, name);
@@ -15,7 +19,7 @@ static json_t *member_copy(const json_t *object, const char *name)
     return value ? json_incref(value) : json_null();
 }
 
-/* Return the text, or null if it is empty. */
+/* Return a text as JSON; null if it is empty. */
 static json_t *text_copy(const char *text)
 {
     return *text ? json_printable(text) : json_null();
@@ -30,8 +34,8 @@ static int64_t quantile_known(const struct histogram_sum *h, double q,
     return h->total == 0 ? -1 : (int64_t)(ns < most ? ns : most);
 }
 
-/* Add up a number, or count a truth, over all partitions; -1 if the queue has
- * no partitions. */
+/* Add up a number over all partitions, or count the partitions in which a
+ * boolean is true. Returns -1 if the queue has no partitions. */
 static int64_t partitions_sum(const struct snapshot *v, const char *name)
 {
     const json_t *all = json_object_get(v->live, "partitions"), *part, *value;

@@ -1,8 +1,10 @@
-/* groups.c - groups: list them, in the order of their keys (see mqctl.h)
+/* groups.c - mqctl groups: list the groups of a queue, sorted by key
  *
- * A group is read from the store with one query, from the slots that name it,
- * and from the spool, whose groups were counted before. Custody was read first
- * (messages.c): a message that moves meanwhile counts twice or not at all.
+ * main and the children of mqctl serve call groups_run on their only thread. A
+ * group may have messages in three places: slots, which messages.c read first;
+ * the spool, whose messages are counted by group before the list begins; and
+ * the store, which is asked about one group at a time. A message that moves
+ * between these places during the list may count twice or not at all.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,14 +25,15 @@
 #include "scripts/mqctl/ask.h"
 #include "scripts/mqctl/look/messages.h"
 
-/* The spool is in the order of its turns, and a list of groups in that of their
- * keys. So the whole spool is read for the next keys, as many as fit in memory,
- * and again for the keys behind them. Messages in slots are not counted. */
+/* Messages of one group in the spool. The spool is sorted by turn, but the list
+ * of groups by key. So the whole spool is read to count the groups with the
+ * next GROUPS_MOST keys, and read again for the keys after them. Messages in
+ * slots do not count. */
 struct group_spooled {
     RB_ENTRY(group_spooled) node;
     uint64_t count;
-    struct ulid head; /* of the first message; all 0: it has no id yet */
-    uint64_t received_ns;
+    struct ulid head;     /* id of the first message; all 0: none yet */
+    uint64_t received_ns; /* of the first message */
     size_t size;
     char key[];
 };
@@ -123,7 +126,7 @@ static void spooled_free(struct walk *w)
         spooled_drop(w, RB_MIN(spooled_tree, &w->spooled));
 }
 
-/* A search of the spool: keys behind this one. */
+/* A search of the spool for groups whose keys come after this one. */
 struct reading {
     struct walk *w;
     const char *after;
@@ -240,7 +243,7 @@ static int walk_open(struct walk *w, struct messages *m)
 
 /* ---- one group ---- */
 
-/* Note a row of the store as the head, with the time until which it waits. */
+/* Set a row of the store as the head of the group. */
 static int head_row(const struct walk *w, int64_t row, struct group_seen *out)
 {
     struct store_row r = {0};
@@ -328,7 +331,7 @@ static int group_look(const struct walk *w, const struct parts *p,
     return head_row(w, next.row, out);
 }
 
-/* Visit a group, unless it has no message in line. */
+/* Visit a group, unless it has no message and is not closing. */
 static int parts_visit(const struct walk *w, const struct parts *p,
                        const char *key, size_t size, group_visit *visit,
                        void *arg)
@@ -339,15 +342,17 @@ static int parts_visit(const struct walk *w, const struct parts *p,
 
     seen.closing =
         json_object_get(w->closing, hex_print(key, size, hex)) != NULL;
-    /* All messages of a closing group may be on their way somewhere. */
+    /* A closing group has messages; all of them may be moving between the
+     * three places. */
     if (err == -ENOENT)
         return seen.closing ? visit(&seen, arg) : 0;
     return err ? err : visit(&seen, arg);
 }
 
-/* ---- all ---- */
+/* ---- all groups ---- */
 
-/* Compare the group of the next slot with a key; above 0 if there is none. */
+/* Compare the group of the next slot with a key, as strcmp does; 1 if there is
+ * no next slot. */
 static int next_slot_order(const struct walk *w, const char *key, size_t size)
 {
     const char *group =
@@ -356,7 +361,7 @@ static int next_slot_order(const struct walk *w, const char *key, size_t size)
     return group ? group_keys_order(group, strlen(group), key, size) : 1;
 }
 
-/* Take the slots of one group, from the next one on. */
+/* Take the slots of one group, which are next. */
 static void slots_take(struct walk *w, const char *key, size_t size,
                        struct parts *p)
 {
@@ -456,7 +461,7 @@ struct groups_list {
     struct walk walk;
     struct term_table *table; /* NULL: JSON */
     uint64_t rows;
-    char last[CURSOR_HEX]; /* the key of the last one */
+    char last[CURSOR_HEX]; /* the key of the last group, in hexadecimal */
 };
 
 /* Visit a group: print a line, unless the limit is reached. In the table its

@@ -1,8 +1,8 @@
-/* keys.c - list and free unique keys (see mqctl.h)
+/* keys.c - mqctl keys: list unique keys, or free one
  *
- * Keys are rows of the store. A worker reads the row for each message with a
- * key and caches none, so keys can be listed and freed with and without a
- * worker.
+ * main calls keys_run, on the only thread. Keys are rows of the store. A worker
+ * reads the row for each message that has a key, and does not cache it, so keys
+ * can be listed and freed with and without a worker.
  */
 #include <errno.h>
 #include <stdio.h>

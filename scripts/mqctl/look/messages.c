@@ -1,9 +1,9 @@
 /* messages.c - unfinished messages, and mqctl list (see messages.h)
  *
- * Custody is read first: a message that leaves it meanwhile is in the store by
- * then. A row is left out if a slot with the same receive sequence was read:
- * the slot is a run of that row, or the row was written after the slot was
- * read.
+ * Custody is read before the store, because an unfinished message is in the
+ * store before it leaves custody. A row of the store is skipped if a slot with
+ * the same receive sequence was read: both are the same message, which is
+ * running from its row or was written to the store after custody was read.
  */
 #include "scripts/mqctl/look/messages.h"
 
@@ -34,14 +34,14 @@
 
 /* ---- cursors ---- */
 
-/* The text of a place behind a message is slot-STATE-SEQ, due-DUE-ROW,
- * spool-KEY, time-DUE-ROW or park-PRIORITY-SEQ-GROUP. */
+/* A place in the list, right behind a message. Its text is slot-STATE-SEQ,
+ * due-DUE-ROW, spool-KEY, time-DUE-ROW or park-PRIORITY-SEQ-GROUP. */
 struct cursor {
-    bool slots, due, spool; /* there may be more of them */
-    int64_t spooled;        /* the key of the last one */
-    enum waiting_state state;
-    uint64_t seq;
-    struct waiting_place place;
+    bool slots, due, spool;     /* parts of the list that may have more */
+    int64_t spooled;            /* key of the last row of the spool */
+    enum waiting_state state;   /* of the last slot */
+    uint64_t seq;               /* of the last slot */
+    struct waiting_place place; /* of the last row of the store */
 };
 
 const char *messages_cursor(const struct message_seen *seen,
@@ -131,9 +131,9 @@ static int cursor_parse(struct cursor *c, const char *text)
 
 /* ---- the spool ---- */
 
-/* Return true if a filter chooses a message, regardless of its error. A row of
- * the spool has no columns for its header, so that a commit of many messages is
- * short: the header is parsed here. */
+/* Return true if a filter chooses a message, regardless of its error. This is
+ * not left to SQL, because rows of the spool have no columns for the values of
+ * their headers, which keeps commits of many messages short. */
 static bool message_wanted(const struct waiting_filter *f, const char *group,
                            size_t group_size, uint64_t received_ns,
                            const char *body, size_t size)
@@ -300,7 +300,8 @@ bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
 
 /* ---- the slots ---- */
 
-/* Visit a slot: copy it. Its state is only whether it is running. */
+/* Visit a slot: copy it as running or ready. slot_state_find later finds out
+ * whether a ready one has to wait for its group. */
 static int slot_add(const struct custody_seen *c, void *arg)
 {
     struct messages *m = arg;
@@ -325,13 +326,13 @@ static int slot_add(const struct custody_seen *c, void *arg)
         memcpy(s->c.group, body, group_prefix(body, size, m->separator));
     if (!message_wanted(&m->filter, s->c.group, strlen(s->c.group),
                         c->received_ns, body, size))
-        s->state = WAITING_STATES; /* only counted in its group */
+        s->state = WAITING_STATES; /* not listed, but still in its group */
     m->count++;
     return 0;
 }
 
-/* Find what a message in a slot waits for that has a group and is not
- * running. */
+/* Find what a message of a group, which is in a slot and not running, is
+ * waiting for. */
 static int slot_state_find(struct messages *m, struct slot_seen *s)
 {
     size_t size = strlen(s->c.group);
@@ -346,8 +347,7 @@ static int slot_state_find(struct messages *m, struct slot_seen *s)
             return err;
     }
     err = m->store ? waiting_group_blocked(m->store, s->c.group, size) : 0;
-    /* A running message, or one before this in their order, keeps it waiting.
-     * */
+    /* It waits for a running message of its group, and for earlier ones. */
     for (size_t i = 0; err == 0 && i < m->count; i++) {
         const struct slot_seen *o = &m->slots[i];
 
@@ -502,7 +502,7 @@ void messages_close(struct messages *m)
 
 /* ---- each ---- */
 
-/* Visit a row of the store, unless it is left out. */
+/* Pass a row of the store to the visitor, unless a slot has its message. */
 static int row_pass(const struct waiting_row *w, void *arg)
 {
     const struct passing *p = arg;
@@ -531,7 +531,8 @@ static int row_pass(const struct waiting_row *w, void *arg)
                     p->arg);
 }
 
-/* Visit the rows behind a place that are in one of these states, too. */
+/* Visit the rows behind a place that the filter chooses and that are in one of
+ * these states. */
 static int rows_pass(struct passing *p, const struct waiting_place *place,
                      unsigned states)
 {

@@ -1,12 +1,13 @@
 /* messages.h - every message of a queue that was received and is unfinished
  *
- * WHAT   Custody and store as one list, in an order that can be continued after
- *        any message: running, in another slot, due, spooled, delayed, parked.
- *        Works with and without a worker.
- * WHO    One thread.
+ * WHAT   Lists custody and store as one: first running messages, then others in
+ *        slots, due, spooled, delayed and parked ones. A list can be continued
+ *        after any message. Works with and without a worker.
+ * WHO    list, groups, group, run-now and cancel, on the only thread of the
+ *        process; some of them in children of mqctl serve.
  * OWNS   The store, and copies of the slots: as many as there are slots.
- * FAILS  messages_open: an exit status, the reason is out on stderr. each:
- *        -errno, or what `visit` returned.
+ * FAILS  messages_open: an exit status, after an error on stderr.
+ *        messages_each: -errno, or what `visit` returned.
  */
 #ifndef SCRIPTS_MQCTL_LOOK_MESSAGES_H
 #define SCRIPTS_MQCTL_LOOK_MESSAGES_H
@@ -43,7 +44,7 @@ struct messages {
     bool runs;               /* a worker is running */
     char separator;          /* behind a group's key in a body; 0: none */
     struct store *store;     /* NULL: there is none */
-    struct slot_seen *slots; /* in order */
+    struct slot_seen *slots; /* by state, then by receipt */
     size_t count, room;
     uint64_t *seqs; /* of the slots, sorted */
 };
@@ -97,10 +98,11 @@ json_t *message_json(const char *queue, const struct message_seen *seen);
 int messages_spooled_each(struct messages *m, int64_t after, bool all,
                           message_visit *visit, void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
-/* Find the rows, or keys of the spool with a minus, that have a slot of the
- * killed worker now: one may have started and been killed since messages_open.
- * Called while no worker has the lock and nobody can write. 0; -ENOENT: there
- * is no file of slots; -errno. */
+/* Mark the rows, and keys of the spool with a minus, whose messages are in
+ * slots of the killed worker. Custody is read again, because since
+ * messages_open another worker may have started and been killed. Call this
+ * while no worker has the lock. Returns 0, -ENOENT if there is no custody, or
+ * -errno. */
 int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
                       bool *in_slot);
 /* Mark the keys of the spool whose messages the killed worker had finished;

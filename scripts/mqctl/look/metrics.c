@@ -1,7 +1,8 @@
-/* metrics.c - metrics (see mqctl.h)
+/* metrics.c - mqctl metrics: the numbers of all queues, for Prometheus
  *
- * The format: prometheus.io/docs/instrumenting/exposition_formats. All samples
- * of a family stand together, so snapshots of all queues are taken first.
+ * main and the children of mqctl serve call metrics_run on their only thread.
+ * The format (prometheus.io/docs/instrumenting/exposition_formats) wants all
+ * samples of a family together, so snapshots of all queues are taken first.
  */
 #include "scripts/mqctl/mqctl.h"
 
@@ -36,8 +37,8 @@ static double ns_seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-/* Print the metric and the first labels of a sample: the name of the queue, in
- * UTF-8 and with \ and " escaped, and its engine. */
+/* Print the name of a sample and its first two labels: the queue, as UTF-8 with
+ * \ and " escaped, and its engine. */
 static void sample_begin(FILE *out, const char *name, const char *suffix,
                          const struct snapshot *v)
 {
@@ -63,7 +64,7 @@ static void family_print(FILE *out, const char *name, const char *type,
 /* ---- histograms ---- */
 
 /* Upper bounds in ns: 1, 2.5 and 5 in each decade, from 1 us to 2500 s. */
-#define DECADES 10 /* from 100 ns x 10 */
+#define DECADES 10
 #define BOUNDS  (3 * DECADES - 1)
 
 /* Return the upper bound of a bucket, ns. */

@@ -1,4 +1,4 @@
-/* snapshot.c - see snapshot.h */
+/* snapshot.c - takes a snapshot of one queue (see snapshot.h) */
 #include "scripts/mqctl/look/snapshot.h"
 
 #include <errno.h>
@@ -115,8 +115,8 @@ static bool is_idle(const struct snapshot *v)
     return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
 }
 
-/* Subtract a count that is not known if it is below 0. Returns the same -errno
- * if `n` is one. */
+/* Subtract `some`, if it is known (not below 0). The result is not below 0,
+ * unless `n` is -errno, which is returned as it is. */
 static int64_t count_minus(int64_t n, int64_t some)
 {
     return n < 0 || some <= 0 ? n : n > some ? n - some : 0;
@@ -235,8 +235,8 @@ static void parts_read(struct snapshot *v, const char *state_dir,
         counters_sum(v->counters, false, &v->sum);
         counters_sum(v->counters, true, &v->totals);
     }
-    /* The lock says whether the worker runs, the counters how the last one
-     * ended. */
+    /* The lock tells whether a worker is running; the counters tell how the
+     * last one ended. */
     if (statedir_path(&v->dir, STATEDIR_PIDFILE, path, NULL) == 0)
         lock = worker_lock_look(path, &pid);
     v->pid = pid ? pid : v->head.pid;

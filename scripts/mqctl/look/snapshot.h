@@ -1,10 +1,11 @@
 /* snapshot.h - everything about one queue and its worker, at one moment
  *
- * WHAT   Looks at the queue, the counters, the store and the control socket of
- *        one queue. Each part may be missing; then it says why.
- * WHO    One thread.
+ * WHAT   Reads the kernel queue, counters, custody and store of one queue, and
+ *        asks its worker. Each part may be missing; then a problem says why.
+ * WHO    status, doctor, metrics, top, explain and other verbs, on the only
+ *        thread of the process; some of them in children of mqctl serve.
  * OWNS   What it holds, until snapshot_close.
- * FAILS  snapshot_open: a name that is none; a problem.
+ * FAILS  snapshot_open: a problem, if no queue can have that name.
  */
 #ifndef SCRIPTS_MQCTL_LOOK_SNAPSHOT_H
 #define SCRIPTS_MQCTL_LOOK_SNAPSHOT_H
@@ -87,7 +88,7 @@ static inline bool snapshot_unread(int err)
     return err && err != -ENOENT;
 }
 
-/* Look at a queue; `ask`: also ask its worker. */
+/* Take a snapshot of a queue. `ask`: also ask its worker. */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask, struct problem *p);
 /* What the last snapshot of a queue found in its store; all 0 before the
@@ -119,7 +120,8 @@ int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
  * owns it, 73 it is not to be trusted. 0 or -errno. */
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p);
-/* The same for a named queue: 66 if there is no such queue. */
+/* Find the folder of a queue that the user named: like snapshot_folder, but
+ * with exit status 66 if there is no such queue. */
 int snapshot_named_folder(struct statedir *out, const char *state_dir,
                           const char *queue, struct problem *p);
 
@@ -133,7 +135,7 @@ const char *snapshot_state_text(const struct snapshot *v);
 enum worker_severity snapshot_severity(const struct snapshot *v);
 /* Return the table style of a state's text. */
 enum term_colour snapshot_state_colour(const char *text);
-/* Return why the worker takes no messages, in its own words or by its counters.
+/* Return why the worker takes no messages, from its answer or its counters;
  * NULL: it takes messages, or no worker is running. */
 const char *snapshot_why(const struct snapshot *v);
 /* Return true if the worker is starting or stopping, so that its files and its
@@ -159,16 +161,16 @@ unsigned snapshot_capacity(const struct snapshot *v);
 uint64_t snapshot_groups(const struct snapshot *v);
 /* Return the number of groups that are held by a dead letter. */
 uint64_t snapshot_groups_held(const struct snapshot *v);
-/* Return the number of received messages in no handler, which wait for their
- * turn, their time or the head of their group; -1: not known. */
+/* Return the number of received messages without a handler: they wait for their
+ * turn, their time or the head of their group. -1: not known. */
 int64_t snapshot_waits(const struct snapshot *v);
 const char *snapshot_breaker(const struct snapshot *v); /* "closed" */
 
-/* What there is to tell of a queue, in the order of mqctl status --json. */
+/* The fields of a queue, in the order of mqctl status --json. */
 enum snapshot_when {
-    SNAPSHOT_ALWAYS,  /* whether a worker has run or not */
-    SNAPSHOT_COUNTED, /* with counters, also of a worker that is gone */
-    SNAPSHOT_RUNNING, /* of a running worker */
+    SNAPSHOT_ALWAYS,  /* even if no worker has ever run */
+    SNAPSHOT_COUNTED, /* if there are counters, even without a worker */
+    SNAPSHOT_RUNNING, /* only while a worker is running */
 };
 struct snapshot_field {
     const char *json; /* its name in JSON; NULL: not in JSON */
@@ -187,7 +189,8 @@ json_t *snapshot_json(const struct snapshot *v);
 /* Return all fields with the numbers of their metrics; a number below 0 is left
  * out. */
 void snapshot_metrics(const struct snapshot *v, struct snapshot_fields *out);
-/* Open the store of a view to read; 0, or -errno with no_store set. */
+/* Open the store of the queue to read it. Returns 0, -ENOENT if there is none,
+ * or -errno, and sets no_store. */
 int snapshot_store(struct snapshot *v, struct store **out);
 
 #endif

@@ -1,4 +1,8 @@
-/* status.c - see mqctl.h */
+/* status.c - mqctl status
+ *
+ * main calls status_run, on the only thread: one queue is printed in detail,
+ * several as a table, and with --json each as an object.
+ */
 #include "scripts/mqctl/mqctl.h"
 
 #include <inttypes.h>
@@ -19,7 +23,7 @@
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
 
-/* ---- a table of several ---- */
+/* ---- several queues, as a table ---- */
 
 #define COLUMN_STATE 1
 #define COLUMN_DEAD  7
@@ -37,7 +41,7 @@ static enum term_colour dead_colour(const char *dead)
                                                             : TERM_YELLOW;
 }
 
-/* ---- one in detail ---- */
+/* ---- one queue in detail ---- */
 
 #define INDENT 17 /* columns of a name and the blank behind it */
 
@@ -364,9 +368,9 @@ static void details_print(const struct snapshot *v)
 
 /* ---- the verb ---- */
 
-#define KEPT 160
+#define KEPT 160 /* bytes of the clause about messages in custody */
 
-/* Return true if there is neither a queue of that name nor a folder of it. */
+/* Return true if neither the queue nor its state folder exists. */
 static bool is_absent(const struct snapshot *v)
 {
     return !v->shut && !v->has_queue && v->no_queue.status == EX_NOINPUT &&
