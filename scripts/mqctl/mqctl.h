@@ -68,19 +68,20 @@ struct words {
 struct serve_options {
     const char *listen, *token_file, *group, *tls_cert,
         *tls_key;            /* NULL: not given */
-    struct words state_dirs; /* a NULL: found as by the worker */
+    struct words state_dirs; /* a NULL: the worker's default */
     struct words hosts;      /* more names of this server */
     bool allow_write, no_bodies, metrics_open, behind_proxy;
 };
 
 struct options {
-    struct subcommand_line line;        /* first; its verb: enum verb */
+    struct subcommand_line line;        /* comes first; its verb: enum verb */
     const char *state_dir;              /* NULL: found as by the worker */
     const char *textfile;               /* NULL: stdout */
     uint64_t interval_ns, rounds;       /* of top; rounds 0: without end */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
-    bool look_only;          /* doctor: do not even create a queue for a test */
+    bool look_only;          /* doctor: only read; create no queue to test the
+                              * limits */
     const char *runtime_dir; /* of move; NULL: found as by the worker */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */

@@ -1,13 +1,14 @@
 /* proc.h - who has a message queue open, as proc(5) shows it
  *
- * WHAT   Visits each visible descriptor of a message queue. Finds the workers
- *        of a queue by their descriptors, also when they use another state
- *        directory, or when theirs was removed, moved, unmounted or mounted
- *        over.
+ * WHAT   Lists all visible descriptors of message queues. Finds the workers of
+ *        a queue by their descriptors, so also workers with another state
+ *        directory, or with a state directory that was removed, moved,
+ *        unmounted or mounted over.
  * WHO    doctor, status, remove, queue lists and the control socket's client;
  *        on the only thread of the process.
- * OWNS   Nothing.
- * FAILS  Processes of others are skipped; `hidden` counts them.
+ * OWNS   The list, until fds_free.
+ * FAILS  fds_read: -ENOMEM. Processes of others are skipped; `hidden` counts
+ *        them.
  */
 #ifndef SCRIPTS_MQCTL_PROC_H
 #define SCRIPTS_MQCTL_PROC_H
@@ -49,18 +50,18 @@ int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Return true if both run the same file. */
+/* Return true if both processes run the same executable. */
 bool proc_same_program(pid_t a, pid_t b);
 
 /* A worker of a queue. */
 struct holder {
     pid_t pid;
     char folder[PATH_MAX]; /* of the queue, as proc(5) names it; "": unknown */
-    bool there; /* the path leads to its files, and belongs to that queue */
+    bool there; /* `folder` is the queue's, and still has the worker's files */
 };
 
 /* Return true if a process is an mqworker: it has a pidfile open, or its
- * program has that name. *out: where it has the state of `queue`. */
+ * program is named mqworker. *out gets the worker's folder for `queue`. */
 bool holder_is(struct holder *out, pid_t pid, const char *queue);
 /* Return true if a worker has its state in that folder. */
 bool holder_is_of(const struct holder *h, const char *folder);

@@ -1,14 +1,15 @@
-/* move.c - move: all messages of a POSIX queue to a queue on a broker
+/* move.c - mqctl move: all messages of a POSIX queue to a queue on a broker
  *
- * Programs that are installed beside this one do it: mqsend creates the queue,
- * a worker with --forward sends the messages of the queue, the spool and the
- * store until there are none, and mqdlq exports letters here and imports them
- * there. So a kill of any of these programs loses no message, and a message
- * that may be sent twice is marked (worker/handlers/forward.h). If this program
- * is killed, the worker stops in an orderly way, and the next move continues.
+ * main calls move_run, on the only thread. It starts the other programs, which
+ * do the work: mqsend creates the queue on the broker; a worker with --forward
+ * sends the messages of the kernel queue, the spool and the store until none
+ * are left; mqdlq exports the letters here and imports them there. A kill of
+ * any of these programs loses no message, and a message that may be sent twice
+ * is marked (worker/handlers/forward.h). If mqctl itself is killed, the worker
+ * stops in an orderly way, and the next move continues.
  *
- * A letter is removed here once mqdlq has imported it. Crash in between: both
- * queues have the letter; the next import skips it, and then it is removed.
+ * A letter is removed here after mqdlq has imported it. Crash in between: both
+ * queues have the letter; the next move skips its import and removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +41,7 @@
 
 #define WORDS    32 /* of a command line */
 #define LOOK_MS  200
-#define STALL_NS (60 * NS_PER_S) /* without a message that the broker took */
+#define STALL_NS (60 * NS_PER_S) /* longest time without progress */
 
 struct move {
     const struct options *o;
@@ -49,9 +50,9 @@ struct move {
     char partitions[24];
     struct snapshot before, after;
     uint64_t began_ns; /* wall */
-    uint64_t letters;  /* moved */
-    uint64_t refused;  /* became letters, as they cannot be forwarded */
-    bool stalled;      /* the broker took no more, and the worker was ended */
+    uint64_t letters;  /* letters that were moved */
+    uint64_t refused;  /* messages that cannot be forwarded: letters now */
+    bool stalled;      /* the broker took no more, so the worker was stopped */
 };
 
 /* ---- programs ---- */
@@ -72,7 +73,7 @@ static void words_add(struct command_line *w, const char *const *list)
             w->at[w->count++] = *list;
 }
 
-/* Add a flag that was given. */
+/* Add a flag and its value, unless the value is NULL. */
 static void flag_add(struct command_line *w, const char *name,
                      const char *value)
 {
@@ -93,9 +94,9 @@ static void access_flags(struct command_line *w, const struct move *m,
     flag_add(w, "--partitions", parts && a->partitions ? m->partitions : NULL);
 }
 
-/* Start a program with these descriptors as its standard input and output. It
- * gets a SIGTERM when this process is killed. mqsend and mqdlq are called
- * "mqctl", so that their errors begin with the name of the program that the
+/* Start a program with these descriptors as its standard input and output. The
+ * kernel sends it SIGTERM if this process dies. mqsend and mqdlq get "mqctl" as
+ * argv[0], so that their errors begin with the name of the program that the
  * user has started (complain_as). */
 static pid_t program_start(struct command_line *w, int in, int out)
 {
@@ -120,8 +121,9 @@ static pid_t program_start(struct command_line *w, int in, int out)
     _exit(EX_OSERR);
 }
 
-/* Return the exit status of a program. A signal that came to this process alone
- * is passed on. */
+/* Wait for a program and return its exit status. If this process is interrupted
+ * meanwhile, pass that on as SIGTERM: the signal may have come to mqctl
+ * only. */
 static int program_end(pid_t pid)
 {
     int status = 0;

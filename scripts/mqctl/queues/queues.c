@@ -1,4 +1,8 @@
-/* queues.c - queues, create, remove, forget (see mqctl.h) */
+/* queues.c - mqctl queues, create, remove and forget
+ *
+ * main calls queues_run, create_run, remove_run or forget_run, on the only
+ * thread. Without --force, remove and forget refuse to lose messages.
+ */
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -25,10 +29,10 @@
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
 
-/* What is saved of a queue. */
+/* Numbers of a queue's messages in its store and custody. */
 struct kept {
     int64_t waiting, spooled, dead, in_flight;
-    struct problem unknown; /* status 0: all are known */
+    struct problem unknown; /* why numbers are missing; status 0: none are */
 };
 
 #define KEPT_TEXT 256
@@ -166,7 +170,7 @@ int queues_run(const struct options *o)
     return status;
 }
 
-/* Create a queue. An existing queue is a failure, as it may be different. */
+/* Create a queue. Fail if it exists, because its sizes may be different. */
 int create_run(const struct options *o)
 {
     struct queue_attr want = {.depth = o->depth,
@@ -285,8 +289,8 @@ static int removal_check(struct snapshot *v, bool orphan)
                     v->queue, v->dir.folder, text);
 }
 
-/* Print the object of a removal. `lost`: messages that went with the queue,
- * below 0: not known. */
+/* Print a removal as JSON. `lost` is the number of messages in the removed
+ * queue; below 0: not known. */
 static int removal_json(const struct snapshot *v, bool removed, long lost)
 {
     json_t *line =

@@ -1,8 +1,9 @@
-/* group.c - close, open and release a group (see mqctl.h)
+/* group.c - mqctl group: close, open or release a group
  *
- * The worker closes and opens a group, as it is the one that refuses messages.
- * A release is a write to the store, with and without a worker: a running
- * worker watches the store while it holds a group.
+ * main and the children of mqctl serve call group_run on their only thread.
+ * Close and open are orders to the worker, because the worker is what refuses
+ * the messages of a closed group. Release writes to the store, with or without
+ * a running worker: a worker that holds a group watches the store.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,8 +25,8 @@ struct group_order {
     const struct options *o;
     char queue[QUEUE_NAME_MAX];
     struct statedir dir;
-    const char *key, *word;
-    size_t size;
+    const char *key, *word; /* of the group; "close", "open" or "release" */
+    size_t size;            /* of the key */
 };
 
 /* Print the result as JSON, or as a line. Takes over `answer`. */

@@ -1,17 +1,20 @@
-/* messages.c - run-now, cancel (see mqctl.h)
+/* messages.c - mqctl run-now and cancel
  *
- * A running worker carries out the order: it knows what it has in flight.
- * Without a worker the store is written here, and no worker can come between:
- * the transaction checks that none is running, and a starting worker takes its
- * lock first and then waits for the store (store_claim).
+ * main and the children of mqctl serve call steer_messages_run on their only
+ * thread. A running worker carries out the order, because it knows which
+ * messages it has in flight. Without a worker, mqctl writes the store itself.
+ * No worker can interfere with that: the transaction checks that none is
+ * running, and a starting worker takes its lock first and then waits for the
+ * store (store_claim).
  *
- * A row of the spool is named by its key, with a minus. All rows of the spool
- * are due, so run-now does nothing with them. Rows that a killed worker had
- * finished are skipped and counted; if that is unknown, all rows of the spool
- * are. A message in a slot is cancelled by its worker. In the slot of a killed
- * worker it is skipped: the next start decides about it, and ends the handler
- * that may still be at work. A running message is skipped, or, with --running,
- * ended with its handler after all waiting messages have been dealt with.
+ * The spool: its rows are named by their keys, with a minus. All of them are
+ * due, so run-now leaves them alone. Without a worker, cancel counts the rows
+ * that the killed worker had finished as gone; if it is unknown which rows
+ * those are, cancel skips the whole spool.
+ * Slots: the running worker cancels a message in a slot. A message in the slot
+ * of a killed worker is skipped: the next start decides about it, and ends its
+ * handler if that is still running. A running message is skipped; with
+ * --running, its handler is ended after all waiting messages were dealt with.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -47,7 +50,7 @@ struct steered_sums {
     uint64_t slots;   /* skipped: in a slot of a killed worker */
     uint64_t runs;    /* skipped: a handler has them */
     uint64_t letters; /* skipped: letters that were replayed */
-    /* run-now: messages with nothing to do, by their state */
+    /* run-now: messages that it leaves alone, by their state */
     uint64_t waits[WAITING_STATES];
     uint64_t unended;    /* --running: messages that have not ended */
     uint64_t named_gone; /* gone messages already reported by name */
@@ -57,8 +60,8 @@ struct steered_sums {
 struct run {
     struct ulid id;
     uint64_t started_ns; /* wall; of the run that was chosen */
-    bool runs;           /* at the last look */
-    unsigned looks;      /* since it has left its slot */
+    bool runs;           /* it was running at the last look */
+    unsigned looks;      /* number of looks since it left its slot */
 };
 
 struct runs {
@@ -84,7 +87,7 @@ struct order {
     int status; /* exit status of the first failure; 0: none */
 };
 
-/* ---- orders to the worker that runs ---- */
+/* ---- orders to the running worker ---- */
 
 /* Send one request, and read the result of each message. Returns -EAGAIN if no
  * worker is running any more, or -EIO after an error on stderr, with the exit
@@ -121,19 +124,17 @@ static int order_send(const struct messages *m, const char *line, size_t count,
     return read ? 0 : -EIO;
 }
 
-/* ---- messages that run, cancelled with their handlers ---- */
+/* ---- cancelling running messages ---- */
 
-/* The order is given again at each look, for all messages that are still
- * running: a process that was about to start could not be ended before. So no
- * answer of the worker says what became of a message. Custody does, and the
- * journal: a message counts as cancelled when the journal says that it was
- * discarded, which the worker writes once that is durable. */
+/* Each look repeats the order for all messages that are still running, because
+ * a handler that was about to start could not be ended before. The answers of
+ * the worker therefore do not tell how a message ended; custody and the journal
+ * do. A message counts as cancelled when the journal says so: the worker writes
+ * that entry after the end of the message is durable. */
 
 #define PAUSE    (20 * NS_PER_MS) /* between two looks */
 #define PATIENCE (60 * NS_PER_S)  /* for --kill-after, and the disk */
-#define LOOKS    10               /* for the journal, once a slot is free */
-
-/* ---- one look ---- */
+#define LOOKS    10               /* at the journal, once a slot is free */
 
 /* Visit a slot: mark the awaited message that is still running in it. */
 static int run_seen(const struct custody_seen *c, void *arg)
@@ -146,7 +147,8 @@ static int run_seen(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* Return true if another look may find more. */
+/* Return true if a message is still running, or if its entry in the journal may
+ * still appear. */
 static bool runs_left(const struct runs *r)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -387,9 +389,9 @@ static int state_keep(const struct waiting_row *w, void *arg)
     return 0;
 }
 
-/* Take a named row, or a key of the spool with a minus. The worker decides
- * whether a row is due, because it counts delays by a clock that nobody sets:
- * after a step of the wall clock ours disagrees. */
+/* Take a named row, or a key of the spool with a minus. Only the worker decides
+ * whether a row is due: it measures delays on CLOCK_BOOTTIME, while the due
+ * times seen here are wrong after a change of the wall clock. */
 static int named_take(struct order *x, int64_t row)
 {
     enum waiting_state state = WAITING_DELAYED;
@@ -434,7 +436,7 @@ static int run_take(struct order *x, const struct custody_seen *c)
     return 0;
 }
 
-/* Deal with a message that was in a slot. */
+/* Cancel a message that was in a slot, or count why it is left alone. */
 static int slot_take(struct order *x, const struct slot_seen *s)
 {
     char line[STATEDIR_REQUEST], hex[2 * HEADER_VALUE_MAX + 1];
@@ -460,7 +462,8 @@ static int slot_take(struct order *x, const struct slot_seen *s)
     err = order_send(&x->m, line, 1, &is, &x->status);
     if (err)
         return err == -EAGAIN ? restart_complain(x) : err;
-    /* Only mqdlq can end a replayed letter of this store, or a copy of one. */
+    /* The worker does not cancel a replayed letter of this store, or a copy of
+     * one: mqdlq does. */
     if (is == STEERED_IN_FLIGHT && (h->fields & needed) == needed &&
         x->m.store &&
         (store_replay_find(x->m.store, (int64_t)h->letter, &h->id,
@@ -468,7 +471,7 @@ static int slot_take(struct order *x, const struct slot_seen *s)
          replay != REPLAY_NONE))
         x->sums.letters++;
     else if (is == STEERED_IN_FLIGHT && x->o->running)
-        return run_take(x, &s->c); /* it was about to run */
+        return run_take(x, &s->c); /* a handler was about to start */
     x->sums.result[is]++;
     return 0;
 }
@@ -513,7 +516,7 @@ static int id_find(struct order *x, const char *text, int64_t *row,
 
     *row = 0;
     *slot = NULL;
-    /* Whether a slot has it is for the worker, or the store, to say. */
+    /* The worker or waiting_steer finds out whether it is in a slot. */
     if (strncmp(text, SPOOLED, strlen(SPOOLED)) == 0) {
         *row = -strtonum(text + strlen(SPOOLED), 1, INT64_MAX, &trouble);
         return trouble ? -EINVAL : x->m.store ? 0 : -ENOENT;
@@ -760,7 +763,7 @@ int steer_messages_run(const struct options *o)
         if (!x.status)
             x.status = status;
         n->result[STEERED] += x.running.cancelled;
-        n->result[STEERED_GONE] += x.running.ended; /* by itself */
+        n->result[STEERED_GONE] += x.running.ended;
     }
     if (err < 0 && !x.status)
         x.status = complain(EX_IOERR, "cannot read the messages: %s",

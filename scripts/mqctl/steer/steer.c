@@ -1,7 +1,8 @@
-/* steer.c - pause, resume, set, drain, stop, quit (see mqctl.h)
+/* steer.c - mqctl pause, resume, set, drain, stop and quit
  *
- * Each order is one line to the control socket of each worker. A pause outlives
- * its worker, so resume also works without one.
+ * main and the children of mqctl serve call steer_run on their only thread. It
+ * sends the order as one line to the control socket of each worker. A pause
+ * outlives its worker, so resume also works without a worker.
  */
 #include "scripts/mqctl/mqctl.h"
 
@@ -34,8 +35,8 @@ static const struct {
     [VERB_STOP] = {"stop", "stopping"}, [VERB_QUIT] = {"quit", "quitting"},
 };
 
-/* Return true for a set without NAME=VALUE: the worker is asked for the
- * settings that it can change. */
+/* Return true for a set without NAME=VALUE, which lists the settings that the
+ * worker can change. */
 static bool settings_listed(const struct options *o)
 {
     return o->line.verb == VERB_SET && o->line.operand_count == 1;
@@ -247,7 +248,8 @@ static int orders_give(const struct options *o, char *const *names,
                             "bytes",
                             verb, STATEDIR_REQUEST);
     }
-    if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
+    /* With "once", a repeated stop does not skip the rest of the grace. */
+    if (o->line.verb == VERB_STOP && o->wait)
         strlcat(line, " once", sizeof line);
     all = calloc(count + 1, sizeof *all);
     if (!all)
