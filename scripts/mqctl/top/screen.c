@@ -1,7 +1,8 @@
-/* screen.c - top on a terminal (see top.h)
+/* screen.c - mqctl top on a terminal (see top.h)
  *
- * A session has the chosen queue and letter, the order, and a question that
- * waits for its answer. Each key changes these; then the view is drawn again.
+ * top_run calls top_screen, on the only thread. A session has the chosen queue
+ * and letter, the sort order, and the question that the user has to answer.
+ * Each key changes the session; then the screen is drawn again.
  */
 
 #include <errno.h>
@@ -40,23 +41,23 @@
 #define SESSION_TEXT 512
 #define SESSION_HOST 65
 
-/* What y does. It is about that queue, whatever is chosen by then. */
+/* A question to the user, and what is done if the answer is y. */
 struct question {
-    const struct key *key; /* NULL: nothing is asked */
-    char queue[QUEUE_NAME_MAX];
-    bool resume;    /* it is paused */
-    int from, to;   /* its concurrency */
-    int64_t row;    /* the letter */
-    char order[64]; /* to the worker, or the verb of mqdlq */
+    const struct key *key;      /* the key that asked; NULL: no question */
+    char queue[QUEUE_NAME_MAX]; /* chosen when the question was asked */
+    bool resume;                /* the queue is paused */
+    int from, to;               /* concurrency before and after */
+    int64_t row;                /* the letter */
+    char order[64];             /* to the worker, or the verb of mqdlq */
     char text[SESSION_TEXT];
 };
 
 struct session {
     struct top *top;
     char chosen[QUEUE_NAME_MAX]; /* the queue; "": the first */
-    int64_t letter;              /* its row; 0: the newest */
+    int64_t letter;              /* row of the letter; 0: the newest */
     struct question question;
-    char *page; /* what is shown of a letter; NULL: nothing */
+    char *page; /* the text of a letter, on the whole screen; NULL: none */
     char note[SESSION_TEXT], host[SESSION_HOST], state_dir[PATH_MAX];
     struct view_queue *queues; /* of the view: `room` of them */
     size_t room;
@@ -76,7 +77,7 @@ enum { COLOUR_BAD = 1, COLOUR_WARN };
 #define OUT_MOST (1 << 20)
 #define WAIT     "1s" /* for room in the queue: the screen stands still */
 
-/* ---- mqdlq, run for a person in front of top ---- */
+/* ---- running mqdlq ---- */
 
 /* Have mqdlq show, replay or discard one letter of a queue, and wait until it
  * has exited. Returns its exit status. *out gets the output, which the caller
@@ -151,9 +152,7 @@ static void body_text(char out[VIEW_BODY], const void *body, size_t size)
     safe_text_copy(out, VIEW_BODY, body, size < VIEW_BODY ? size : VIEW_BODY);
 }
 
-/* ---- what runs ---- */
-
-/* Visit a slot: add its message if that is running. */
+/* Visit a slot: add its message if a handler is running it. */
 static int flight_add(const struct custody_seen *seen, void *arg)
 {
     struct view_detail *d = arg;
@@ -166,7 +165,7 @@ static int flight_add(const struct custody_seen *seen, void *arg)
     if (seen->w.state != SLOT_RUNNING || d->flight_count == VIEW_FLIGHTS)
         return 0;
     d->flight_count++;
-    /* A message gets its id when something asks for it. */
+    /* A message has no id until something needs it. */
     if (ulid_is_none(&seen->id))
         strlcpy(f->id, "-", ULID_TEXT);
     else
@@ -191,8 +190,6 @@ static int longest_first(const void *a, const void *b)
         return x->started_ns < y->started_ns ? -1 : 1;
     return strcmp(x->id, y->id);
 }
-
-/* ---- dead letters ---- */
 
 /* Visit a dead letter: add it. */
 static int letter_add(const struct letter *l, void *arg)
@@ -322,7 +319,7 @@ static int session_update(struct session *s, int columns, int rows)
     return 0;
 }
 
-/* ---- what changes production ---- */
+/* ---- questions ---- */
 
 /* Set the order of a question, and the text that asks the user. */
 static void question_set(struct question *q)
@@ -365,7 +362,8 @@ static void question_set(struct question *q)
     strlcpy(q->order, order, sizeof q->order);
 }
 
-/* Take a key as the answer; + and - only change the question. */
+/* Take a key as the answer: y carries out the order, + and - change the number
+ * in a question about concurrency, and any other key cancels. */
 static enum session_next question_key(struct session *s, int key)
 {
     struct question *q = &s->question;
@@ -405,9 +403,9 @@ static enum session_next question_key(struct session *s, int key)
     return SESSION_GOES_ON;
 }
 
-/* ---- what is shown ---- */
+/* ---- keys ---- */
 
-/* Go back to the queues. */
+/* Close the text of a letter. */
 static void page_close(struct session *s)
 {
     free(s->page);
@@ -465,7 +463,7 @@ static enum session_next view_change(struct session *s, enum key_does does)
     return SESSION_GOES_ON;
 }
 
-/* Obey a character, or one of TOP_KEY_. */
+/* Obey a key: a character or one of TOP_KEY_. */
 static enum session_next session_key(struct session *s, int key)
 {
     const struct key *k = key_find(key);
@@ -479,14 +477,14 @@ static enum session_next session_key(struct session *s, int key)
     }
     if (q->key)
         return question_key(s, key);
-    /* A page scrolls. Any other key leaves it, and does no more, unless the key
-     * is about the letter. */
+    /* While the text of a letter is shown, up and down scroll it. Any other key
+     * closes it; only replay and discard do more than that. */
     if (s->page && k && k->does == KEY_GOES_UP) {
         s->view.page_from -= s->view.page_from > 0;
         return SESSION_GOES_ON;
     }
     if (s->page && k && k->does == KEY_GOES_DOWN) {
-        s->view.page_from++; /* session_update knows the end */
+        s->view.page_from++; /* session_update limits it */
         return SESSION_GOES_ON;
     }
     if (s->page) {

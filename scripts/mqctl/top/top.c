@@ -1,4 +1,7 @@
-/* top.c - see top.h */
+/* top.c - mqctl top: looks at all queues, and prints them as lines (see top.h)
+ *
+ * main calls top_run; a child of mqctl serve calls top_look.
+ */
 #include "scripts/mqctl/top/top.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  *        short-term quantiles from the differences.
  * WHO    mqctl top, and the child of mqctl serve that watches queues; on the
  *        only thread of the process.
- * OWNS   The rows, until top_free.
+ * OWNS   The rows, until the process or top_run ends.
  * FAILS  -ENOMEM; a queue that cannot be looked at keeps a problem.
  */
 #ifndef SCRIPTS_MQCTL_TOP_TOP_H
@@ -38,10 +38,10 @@ struct top_row {
 struct top {
     const struct options *o;
     struct words dirs;     /* state directories; NULL: as the worker finds it */
-    bool files_only;       /* do not ask the workers: one may not answer */
+    bool files_only;       /* do not ask workers, which may be slow to answer */
     struct top_row **rows; /* in the order of their names */
     size_t count;
-    char trouble[256]; /* with the state directory; "": none */
+    char trouble[256]; /* why the state directory cannot be read; "": it can */
 };
 
 /* Look at all queues. With `interval`, compute rates, quantiles and curves of

@@ -1,10 +1,11 @@
 /* canvas.h - a screen as lines of painted text
  *
- * WHAT   Lines that are written from left to right, each part in a paint. Text
- *        of others is made safe to print, and cut at the edge.
- * WHO    One thread; needs no terminal.
+ * WHAT   Lines of text, written from left to right in parts, each with a paint
+ *        (colour or style). Text is made safe to print, and cut at the edge.
+ * WHO    view.c, which draws the screen of mqctl top, on the only thread of the
+ *        process. Needs no terminal.
  * OWNS   The lines, until canvas_close.
- * FAILS  canvas_open: -ENOMEM. What has no room is left out.
+ * FAILS  canvas_open: -ENOMEM. Text without room is left out.
  */
 #ifndef SCRIPTS_MQCTL_TOP_DRAW_CANVAS_H
 #define SCRIPTS_MQCTL_TOP_DRAW_CANVAS_H
@@ -16,9 +17,9 @@ enum paint {
     PAINT_PLAIN,
     PAINT_BOLD,
     PAINT_DIM,
-    PAINT_SORTED, /* the title of the column that orders */
-    PAINT_WARN,   /* a person has to look */
-    PAINT_BAD,    /* and soon */
+    PAINT_SORTED, /* the title of the column by which queues are sorted */
+    PAINT_WARN,   /* needs attention */
+    PAINT_BAD,    /* no messages are taken until somebody acts */
 };
 
 #define CANVAS_BYTES 4096 /* of a line, the NUL included */
@@ -26,9 +27,9 @@ enum paint {
 
 struct canvas_line {
     char text[CANVAS_BYTES];
-    int columns; /* that it takes */
+    int columns; /* of the screen */
     struct {
-        size_t from; /* the byte that it begins at */
+        size_t from; /* byte of `text` at which the part begins */
         enum paint paint;
     } parts[CANVAS_PARTS];
     size_t count;
@@ -37,22 +38,23 @@ struct canvas_line {
 
 struct canvas {
     int columns, rows;
-    int y;   /* of the line that is written */
-    int end; /* lines from here on are left alone */
+    int y;   /* the current line, which is written */
+    int end; /* first line that must not be written */
     struct canvas_line *lines;
 };
 
 int canvas_open(struct canvas *c, int columns, int rows);
 void canvas_close(struct canvas *c);
-/* Add text to the current line, at a column, or behind the text there. */
+/* Add text to the current line, at column `x` or right behind the text that is
+ * already there. */
 __attribute__((format(printf, 4, 5))) void
 canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...);
-/* The same in `width` columns, from the left or the right. A text that does not
- * fit ends in "...", or with CANVAS_MIDDLE has that in its middle. */
+/* Put text into a cell of `width` columns, at its left or right side. Text that
+ * does not fit ends in "..."; with CANVAS_MIDDLE its middle is left out. */
 enum canvas_side { CANVAS_LEFT, CANVAS_MIDDLE, CANVAS_RIGHT };
 void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
                  enum paint paint, const char *text);
-/* Cut a text to `width` columns. `tail` columns of the end stay, behind "..."
+/* Cut a text to `width` columns. Keep `tail` columns of its end, behind "..."
  * if there is room for that. */
 #define CANVAS_TEXT 1024 /* bytes */
 #define CANVAS_MARK 3    /* columns of "..." */

@@ -1,7 +1,8 @@
-/* view.c - the whole screen (see view.h)
+/* view.c - draws the screen of mqctl top (see view.h)
  *
- * From top to bottom: a title, a table of queues with one chosen, the past and
- * the messages of that queue, a line for notes, a line of keys.
+ * screen.c calls view_draw, on the only thread. From top to bottom the screen
+ * has a title, the table of queues, the curves and messages of the chosen
+ * queue, a line for notes and a line of keys.
  */
 #include "scripts/mqctl/top/draw/view.h"
 
@@ -56,9 +57,7 @@ const char *top_count(int64_t n, char buf[TOP_COUNT])
 #define CURVE_LEAST 16
 #define CURVES      3
 #define CELL        64 /* bytes */
-#define COMPARED    64 /* names, each with all others, for each picture */
-
-/* ---- what needs a person ---- */
+#define COMPARED    64 /* names; above that, drawing would be slow */
 
 enum paint view_state_paint(const struct view_queue *q)
 {
@@ -76,7 +75,7 @@ enum { DEPTH, RATE, FLIGHT, WAIT, DEAD, P50, P99, COLUMNS };
 static const struct column {
     const char *title;
     int width;
-    bool total; /* of all queues makes sense */
+    bool total; /* the line "all" has a sum of this column */
 } columns[COLUMNS] = {
     [DEPTH] = {"DEPTH", 9, false},  [RATE] = {"RATE/S", 9, true},
     [FLIGHT] = {"FLIGHT", 7, true}, [WAIT] = {"WAIT", 6, true},
@@ -116,7 +115,7 @@ static double column_print(const struct view_queue *q, size_t column,
     }
 }
 
-/* ---- their order ---- */
+/* ---- sorting ---- */
 
 #define SORT_NAME  0
 #define SORT_STATE 1
@@ -136,7 +135,7 @@ static double sort_rank(const struct view_queue *q, size_t sort)
 {
     char text[CELL];
 
-    if (q->problem) /* nothing is known of it */
+    if (q->problem) /* it has no numbers: the last, but the worst state */
         return sort == SORT_STATE ? PAINT_BAD : -2;
     return sort == SORT_NAME    ? 0
            : sort == SORT_STATE ? (double)view_state_paint(q)
@@ -170,18 +169,18 @@ void view_sort(struct view_queue *queues, size_t count, size_t sort,
         qsort_r(queues, count, sizeof *queues, queue_order, &o);
 }
 
-/* ---- what is where ---- */
+/* ---- the layout of the table ---- */
 
-/* Columns of the table. */
+/* Widths and places in the table, all in columns of the terminal. */
 struct places {
-    int name, state; /* columns wide */
-    int tail;        /* columns of the end of a name that is cut */
-    int curves;      /* where the first one begins */
-    int curve;       /* columns of each; 0: there is no room */
+    int name, state; /* widths */
+    int tail;        /* how much of the end of a shortened name is kept */
+    int curves;      /* where the first curve begins */
+    int curve;       /* width of each curve; 0: there is no room */
 };
 
-/* Make the name of a queue safe to print. This comes before any cut, so that
- * names that look different are different. */
+/* Make the name of a queue safe to print. Call this before a name is shortened:
+ * the widths are those of the printed text. */
 static const char *queue_name_print(const struct view *v, size_t i,
                                     char out[CANVAS_TEXT])
 {
@@ -191,7 +190,8 @@ static const char *queue_name_print(const struct view *v, size_t i,
     return out;
 }
 
-/* Return the columns of the longest name, or state. */
+/* Return the width of the longest name, or with `state` of the longest
+ * state. */
 static int width_most(const struct view *v, bool state)
 {
     char name[CANVAS_TEXT];
@@ -232,7 +232,8 @@ static bool has_twins(const struct view *v, int width, int tail)
     return false;
 }
 
-/* Share out the columns: names come first, then states; curves get the rest. */
+/* Divide the width of the screen: first names, then states; curves get the
+ * rest. */
 static struct places places_find(const struct view *v, const struct canvas *c)
 {
     struct places p;
@@ -240,11 +241,11 @@ static struct places places_find(const struct view *v, const struct canvas *c)
 
     for (size_t i = 0; i < COLUMNS; i++)
         numbers += 1 + columns[i].width;
-    room = c->columns - numbers - 2; /* with a blank after name and state */
+    room = c->columns - numbers - 2; /* less the blanks after name and state */
     p.name = int_clamp(NAME_LEAST, width_most(v, false), room - STATE_LEAST);
-    /* Half of a name that is cut is its end. Where that does not distinguish
-     * all queues, as much as does, and one more, as a single letter says
-     * little. */
+    /* A shortened name keeps as much of its end as of its beginning. If two
+     * names then look the same, keep more of the end, until they differ, and
+     * one more column, because a single different letter is easily missed. */
     most = p.name - CANVAS_MARK;
     p.tail = tail = most / 2;
     if (width_most(v, false) > p.name && v->count <= COMPARED)
@@ -265,7 +266,7 @@ static struct places places_find(const struct view *v, const struct canvas *c)
 /* ---- curves ---- */
 
 /* Draw a curve: one column for each of the last `width` looks, the newest at
- * the right; empty before the first. */
+ * the right. */
 static void curve_draw(const struct view *v, struct canvas *c, int x, int width,
                        const struct history *h, const uint64_t *ring)
 {
@@ -301,8 +302,8 @@ static void numbers_draw(struct canvas *c, int x, const struct view_queue *q,
     char text[CELL];
 
     for (size_t i = 0; i < COLUMNS; x += 1 + columns[i++].width) {
-        /* Senders are waiting, also because every handler is busy; or messages
-         * are dead. */
+        /* Warn of a full queue, whose senders are waiting; of busy handlers
+         * beside it; and of dead letters. */
         bool warn = (i == DEPTH && full) || (i == FLIGHT && busy) ||
                     (i == DEAD && q->dead > 0);
 
@@ -395,7 +396,7 @@ static const char *time_since(const struct view *v, uint64_t wall_ns,
     return top_duration(v->now_ns > wall_ns ? v->now_ns - wall_ns : 1, buf);
 }
 
-/* ---- how it went ---- */
+/* ---- the chosen queue ---- */
 
 /* Draw the running messages, those that started first at the top. */
 static void flights_draw(const struct view *v, struct canvas *c)
@@ -429,12 +430,12 @@ static void flights_draw(const struct view *v, struct canvas *c)
     }
 }
 
-/* ---- its dead letters ---- */
-
+/* Draw the dead letters. */
 static void letters_draw(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
-    /* What is left of errors has bodies, if that is enough to read any. */
+    /* Errors and bodies share the remaining width; on a narrow screen only
+     * errors are drawn. */
     int wide = c->columns - 41;
     int error = wide >= 2 * BODY_LEAST ? wide / 2 : wide, body = 42 + error;
     size_t room = 1, i = 0;
@@ -449,7 +450,7 @@ static void letters_draw(const struct view *v, struct canvas *c)
                    d->no_letters ? d->no_letters : "no dead letters");
     if (c->end > c->y)
         room = (size_t)(c->end - c->y);
-    if (v->letters && v->letter >= room) /* the chosen one is shown */
+    if (v->letters && v->letter >= room) /* scroll to the chosen letter */
         i = v->letter - room + 1;
     for (; i < d->letter_count && c->y < c->end; i++, c->y++) {
         const struct view_letter *l = &d->letters[i];
@@ -533,9 +534,9 @@ static void chosen_draw(const struct view *v, struct canvas *c)
 
 /* ---- the keys ---- */
 
-#define WHAT_AT 14
+#define WHAT_AT 14 /* column of the second half of the help */
 
-/* asks, letters */
+/* Values of `asks` and `letters` */
 #define LOOKS      false, false
 #define ASKS       true, false
 #define LETTER     false, true
@@ -620,8 +621,8 @@ static void foot_draw(const struct view *v, struct canvas *c)
 #define PAGE_FROM 2 /* lines above the page */
 #define PAGE_WIDE 240
 
-/* Return the bytes of the next line that fits. *next: the line after it; NULL:
- * there is none. */
+/* Return how many bytes of the text make the next line of the screen. *next
+ * gets the rest; NULL if that was the last line. */
 static int page_line(const char *text, int width, const char **next)
 {
     size_t line = strcspn(text, "\n"), fits;

@@ -1,7 +1,8 @@
 /* view.h - the contents of the screen of top, and how they look
  *
- * WHAT   Has the numbers and texts of all queues, and the messages of one of
- *        them, as they are drawn. view_draw makes lines of text of them.
+ * WHAT   The numbers and texts of all queues, and the messages of one of them.
+ *        view_draw turns them into lines of painted text. The table of keys
+ *        has the meaning of each key and its help.
  * WHO    The screen of mqctl top, after each key and each round, on the only
  *        thread of the process; needs no terminal and no queue.
  * OWNS   Nothing: the texts belong to the snapshots of the last round.
@@ -72,10 +73,10 @@ struct view_letter {
 struct view_detail {
     struct view_flight flights[VIEW_FLIGHTS]; /* the longest first */
     size_t flight_count;
-    uint64_t oldest_ns; /* wall; received first of all in custody; 0: none */
+    uint64_t oldest_ns; /* wall; first receipt in custody; 0: none */
     struct view_letter letters[VIEW_LETTERS]; /* the newest first */
     size_t letter_count;
-    const char *no_letters; /* why there are none; NULL: none is dead */
+    const char *no_letters; /* why none are listed; NULL: none are dead */
 };
 
 struct view {
@@ -90,8 +91,8 @@ struct view {
     size_t letter;        /* the one that is chosen */
     const char *page;     /* a long text instead of all else; NULL: none */
     size_t page_from;     /* lines of it that are above the screen */
-    bool utf8;            /* the terminal can show it */
-    bool help;            /* the keys, instead of all else */
+    bool utf8;            /* the terminal shows UTF-8 */
+    bool help;            /* show the keys instead of all else */
     const char *note;     /* the result of the last key */
     const char *question; /* the action of y; NULL: nothing is asked */
 };
@@ -129,12 +130,12 @@ enum key_does {
 struct key {
     int keys[2]; /* any of them; 0: none */
     enum key_does does;
-    bool asks;        /* a y has to follow */
-    bool letters;     /* it is about the dead letter that is chosen */
-    const char *name; /* of it and the next rows; NULL: told before */
+    bool asks;        /* the user has to confirm with y */
+    bool letters;     /* it acts on the chosen dead letter */
+    const char *name; /* in the help; NULL: a row above names this key, too */
     const char *what;
-    const char *foot;         /* in the last line of the screen, */
-    const char *letters_foot; /* among dead letters; NULL: not there */
+    const char *foot;         /* in the last line of the screen; NULL: absent */
+    const char *letters_foot; /* the same while dead letters are chosen */
 };
 
 extern const struct key top_keys[];
@@ -142,9 +143,10 @@ extern const size_t top_key_count;
 
 /* Return the row of a key; NULL: that key does nothing. */
 const struct key *key_find(int key);
+
 /* ---- drawing ---- */
 
-/* Draw all of it; a low canvas loses the lower parts. */
+/* Draw the whole screen; on a low canvas the lower parts are missing. */
 void view_draw(const struct view *v, struct canvas *c);
 
 /* Return the lines of a page that do not fit on a screen of that size. */
@@ -154,11 +156,12 @@ size_t view_page_rest(const char *page, int width, int rows);
 extern const size_t view_sorts;
 /* Return the title of a column. */
 const char *view_sort_title(size_t sort);
-/* Sort by names from a to z, else the largest, or the worst state, first; equal
- * queues by their names. */
+/* Sort by a column: names from a to z, numbers from the largest, states from
+ * the worst. Equal queues are sorted by name. */
 void view_sort(struct view_queue *queues, size_t count, size_t sort,
                bool reverse);
-/* Return true if there is room for both lists. */
+/* Return true if a screen of that height has room for running messages and for
+ * dead letters. */
 bool view_tall(int rows);
 
 /* Return the paint of a queue's state. */
