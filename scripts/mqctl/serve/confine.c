@@ -1,9 +1,9 @@
 /* confine.c - see confine.h
  *
- * The list has the calls that were seen of the server, its children and mqdlq,
- * and what other versions of the C library and of SQLite may call instead. A
- * later C library tries new calls first. ENOSYS makes it fall back to the calls
- * in the list.
+ * The lists have the calls that the server, its children and mqdlq were seen to
+ * make, and those that other machines, C libraries and versions of SQLite make
+ * instead. rule_add skips calls that the machine does not have. A later C
+ * library tries newer calls first; ENOSYS makes it fall back to listed ones.
  */
 #include "scripts/mqctl/serve/confine.h"
 

@@ -3,10 +3,10 @@
  * WHAT   A filter (seccomp(2)): a call that is not in its list fails with
  *        EPERM, or with ENOSYS if it is newer than the list. The children that
  *        look and mqdlq inherit the filter.
- * WHO    The server, once, before it reads from clients.
+ * WHO    server_start in serve.c, once, before it reads from clients.
  * OWNS   Nothing. The filter cannot be removed.
- * FAILS  -ENOSYS: no list for this architecture, or a kernel without filters;
- *        -errno of seccomp(2).
+ * FAILS  Never: without libseccomp (no_confine.c), or if the kernel refuses the
+ *        filter, it logs web_unconfined, and the server runs without.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_CONFINE_H
 #define SCRIPTS_MQCTL_SERVE_CONFINE_H

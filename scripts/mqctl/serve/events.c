@@ -16,19 +16,19 @@
 #define RING      256
 #define QUIET     (2 * NS_PER_S)
 #define CHUNK     4096
-#define TIMEOUT_S 60 /* for a client that takes nothing */
+#define TIMEOUT_S 60 /* for a client that reads nothing */
 
 struct event {
     char *text;
     size_t size;
-    char queue[QUEUE_NAME_MAX]; /* of whose streams it is; "": of all */
+    char queue[QUEUE_NAME_MAX]; /* gets the event; "": every stream does */
 };
 
 struct stream {
     LIST_ENTRY(stream) link;
     struct MHD_Connection *c;
     bool asleep;
-    char queue[QUEUE_NAME_MAX]; /* "": of none */
+    char queue[QUEUE_NAME_MAX]; /* whose events it gets; "": of none */
     struct event first;         /* sent before the events of the ring */
     uint64_t next;              /* number of the event to send */
     size_t at;                  /* bytes of that event which were sent */

@@ -4,7 +4,8 @@
  *        A stream that has sent all events is suspended. A stream that is too
  *        slow for the ring ends; the browser connects again and gets
  *        everything. Events of one queue go only to the streams of that queue.
- * WHO    The server's thread.
+ * WHO    request.c opens streams, watch.c and jobs.c send events, serve.c keeps
+ *        streams alive; all on the server's only thread.
  * OWNS   The ring and the streams.
  * FAILS  stream_open: NULL, too many, or no memory.
  */
@@ -19,9 +20,9 @@
 
 #define STREAMS_MAX 32
 
-/* Make a response that begins with the overview `all`, which is taken over.
- * With `queue`, the stream also gets the events of that queue, first of all
- * its last look; NULL: it does not. `last_id`: the Last-Event-ID, or NULL. */
+/* Make a response that begins with the overview `all`, which is taken over. The
+ * stream also gets the events of a queue ("": of none), first of all its last
+ * look (NULL: there is none). `last_id`: the Last-Event-ID, or NULL. */
 struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
                                  json_t *all, const char *queue, json_t *look);
 size_t streams_count(void);

@@ -2,14 +2,16 @@
  *
  * WHAT   Checks the name by which a server was addressed, the site that a
  *        request comes from, the token, and the cookie that replaces it.
- * WHO    One thread.
+ * WHO    serve.c loads the token when it starts, request.c checks each
+ *        request; one thread.
  * OWNS   Nothing; the names belong to the command line.
  * FAILS  serve_token_load: a problem, 73 or 77; serve_group_find: 64.
  *
  * A page of another site can make a browser send requests to this server, and
  * the site's own name can begin to mean this address while the page is open
- * (DNS rebinding). The first page cannot set our headers, the second has
- * another name in its Host header.
+ * (DNS rebinding). serve_site_ours refuses requests from a page of another
+ * site; after DNS rebinding, the Host header still has the other name, which
+ * serve_host_ours refuses.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_GUARD_H
 #define SCRIPTS_MQCTL_SERVE_GUARD_H
@@ -43,10 +45,10 @@ bool serve_site_ours(const char *site, const char *origin, const char *host);
 #define SERVE_NOBODY ((gid_t)-1)
 /* Find a group by name or number; 0 or a problem. */
 int serve_group_find(const char *name, gid_t *out, struct problem *p);
-/* Read the token from the file `path`, which is made if it is missing. The
- * group `readers` must be able to read the file, and nobody else besides its
- * owner. So a token that a group knows is never used by a server with a private
- * file. */
+/* Read the token from the file `path`, which is made if it is missing. The file
+ * must be readable by its owner and the group `readers` (SERVE_NOBODY: no
+ * group), and by nobody else. So a server without --group refuses a token that
+ * a group can read. */
 int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
                      struct problem *p);
 bool serve_token_right(const struct serve_guard *g, const char *text);

@@ -1,10 +1,11 @@
-/* guests.h - the connections, and which of them has to go
+/* guests.h - the connections, and which is closed if there are too many
  *
  * WHAT   Takes connections from the listening socket. If there are too many, of
  *        one address or in all, closes the oldest that has not shown a token:
  *        half a request, an idle connection, a reader of an open page. A
  *        connection whose request came with a token stays.
- * WHO    The server's thread.
+ * WHO    serve.c accepts connections, libmicrohttpd reports their begin and
+ *        end, and request.c the tokens; all on the server's only thread.
  * OWNS   An entry for each connection, while libmicrohttpd has it.
  * FAILS  A connection that cannot be taken is closed.
  */

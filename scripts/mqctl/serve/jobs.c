@@ -269,8 +269,7 @@ uint64_t jobs_step(uint64_t now_ns)
     uint64_t next = UINT64_MAX;
     struct job *j, *after;
 
-    LIST_FOREACH_SAFE(j, &jobs, link, after)
-    {
+    LIST_FOREACH_SAFE (j, &jobs, link, after) {
         if (j->state != JOB_RUNS || j->pid)
             continue;
         if (j->due_ns <= now_ns)

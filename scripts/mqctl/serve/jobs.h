@@ -1,10 +1,11 @@
 /* jobs.h - letters that are replayed or discarded, in batches
  *
- * WHAT   A fixed set of rows, given to mqdlq in batches. So a job has a
- *        progress and can be stopped, and a kill leaves what a killed mqdlq
- *        leaves.
- * WHO    The server's thread.
- * OWNS   The jobs: those that run, and the last JOBS_KEPT that ended.
+ * WHAT   A job is a fixed set of letters, which mqdlq processes in batches.
+ *        Between two batches the job can report progress and be stopped. A kill
+ *        loses no letter, because mqdlq does all the changes.
+ * WHO    request.c starts, stops and describes jobs, and serve.c lets them
+ *        run, on the server's only thread.
+ * OWNS   The running jobs, and the last JOBS_KEPT finished jobs.
  * FAILS  jobs_start: a problem.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_JOBS_H
@@ -18,7 +19,7 @@
 #include "scripts/mqctl/serve/look.h"
 
 #define JOBS_RUNNING 4
-#define JOBS_CANARY  8 /* besides these, waiting for one letter to finish */
+#define JOBS_CANARY  8 /* further jobs, which wait for their first letter */
 #define JOBS_KEPT    32
 
 /* Open the file with the number of the last job, so that no later server reuses
@@ -27,8 +28,8 @@ void jobs_open(const char *path);
 /* Stop all jobs when the server stops, and log each. Call look_end_all
  * afterwards. */
 void jobs_end(void);
-/* Start a job for the rows that a look printed, whose file is closed. Returns
- * the number of the job, or -1 and a problem. */
+/* Start a job for the rows that ask_rows has printed to `look`, and close the
+ * file of `look`. Returns the number of the job, or -1 and a problem. */
 int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
                    struct problem *p);
 /* Start the batches that are due. Returns the time of the next, monotonic. */

@@ -1,9 +1,11 @@
 /* look.h - one look at the machine, by a child
  *
  * WHAT   Runs a function in a forked child and keeps its output in memory
- *        files. So a locked store, a worker that does not answer, or a letter
- *        that crashes the code that shows it cost the server only this answer.
- * WHO    The only thread of the process.
+ *        files. If a store is locked, a worker does not answer, or a letter
+ *        crashes the code that shows it, only this answer is lost.
+ * WHO    request.c starts a look for a request, jobs.c one for a batch, and
+ *        serve.c reaps them after SIGCHLD: all on the server's only thread.
+ *        `run` is called in the child.
  * OWNS   The children and their files.
  * FAILS  look_start: -errno; -EAGAIN: too many are running.
  */
@@ -32,7 +34,7 @@ struct look_job {
     int (*run)(void *arg); /* called in the child; its exit status */
     void *arg;
     int input;        /* the child's stdin; -1: none */
-    unsigned limit_s; /* 0: none, as it makes changes; SIGINT stops it */
+    unsigned limit_s; /* 0: none, for a job; SIGINT stops the job */
     void (*ended)(const struct look_end *end, void *owner);
     void *owner;
 };
@@ -46,8 +48,7 @@ pid_t look_start(const struct look_job *job);
 int look_possible(void);
 /* Give the owners the results of children that have ended, after SIGCHLD. */
 void look_reap(void);
-/* Stop all looks, and notify the owners of unlimited looks that make
- * changes. */
+/* Stop all looks, and give the owners of jobs their results. */
 void look_end_all(void);
 
 /* Set up a forked child: no descriptor from 3 on (-1: /dev/null), no signal

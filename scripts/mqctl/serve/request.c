@@ -252,7 +252,7 @@ static enum MHD_Result request_refuse(const struct visit *v, unsigned status,
                                                       MHD_RESPMEM_MUST_COPY));
 }
 
-/* ---- who asks ---- */
+/* ---- checking a request ---- */
 
 /* Read the headers that a request may have once. */
 static enum MHD_Result header_count(void *cls, enum MHD_ValueKind kind,

@@ -1,11 +1,14 @@
 /* request.h - one request, from its first line to its answer
  *
- * WHAT   Checks who asks, in this order: the name that we were called by, the
- *        token, the path, the rules for what changes something. Then has a
- *        child look, and answers with what that prints.
- * WHO    libmicrohttpd, in the server's thread.
+ * WHAT   Checks a request in this order: the name of the server, the token,
+ *        the path, the rules for changes. Then answers with what a child
+ *        prints, with a problem (RFC 9457), or with a file that is built into
+ *        the program. The page is such a file; its scripts ask for everything
+ *        that it shows.
+ * WHO    libmicrohttpd calls the first three from MHD_run, and serve.c the
+ *        last; both on the server's only thread.
  * OWNS   A struct visit for each request.
- * FAILS  By an answer.
+ * FAILS  With an answer that says why.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_REQUEST_H
 #define SCRIPTS_MQCTL_SERVE_REQUEST_H
@@ -32,7 +35,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
                                size_t *size, void **visit);
 void request_over(void *cls, struct MHD_Connection *c, void **visit,
                   enum MHD_RequestTerminationCode why);
-/* The server ends: no look will. */
+/* Answer the requests whose looks are stopped with the server. */
 void requests_end(void);
 
 #endif

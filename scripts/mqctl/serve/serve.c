@@ -43,7 +43,7 @@
 
 #define SERVE_LISTEN "127.0.0.1:8480"
 
-/* ---- where it listens ---- */
+/* ---- the listening socket ---- */
 
 #define BACKLOG  128
 #define FIRST_FD 3 /* sd_listen_fds(3) */

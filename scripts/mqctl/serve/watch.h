@@ -1,10 +1,14 @@
-/* watch.h - a child that looks at all queues again and again
+/* watch.h - the overview, and the child that looks at all queues for it
  *
- * WHAT   Looks each second while a browser listens, else each ten seconds.
- * WHO    The server's thread.
- * OWNS   The child and the pipes to it.
+ * WHAT   The child reads all queues every ten seconds. While a browser listens,
+ *        the child reads every second, and if ten reads find no change, every
+ *        three seconds. The server keeps the last result and row of each queue,
+ *        and sends the changes since the round before to the event streams.
+ * WHO    serve.c in its loop, and request.c for streams and the overview, on
+ *        the server's only thread.
+ * OWNS   The child and the pipes to it; the looks and the rows.
  * FAILS  watch_start: -errno. A child that died is started again after a
- *        second.
+ *        second. A queue for which there is no memory has no row.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_WATCH_H
 #define SCRIPTS_MQCTL_SERVE_WATCH_H
@@ -21,8 +25,8 @@ int watch_fd(void);
 /* Start the child again if it died a second ago. Returns the monotonic time of
  * the next start; UINT64_MAX: none is due. */
 uint64_t watch_keep(uint64_t now_ns);
-/* Let the child look each second from now on, or each ten
- * seconds. */
+/* Let the child read the queues within a second and every second from now on,
+ * for a new event stream, or every ten seconds. */
 void watch_fast(bool fast);
 /* Let the child look within a second if it looks each second, because a request
  * has changed something. */

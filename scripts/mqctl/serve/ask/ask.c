@@ -166,7 +166,8 @@ json_t *ask_body_read(const struct serve_ask *a, struct problem *p)
 
 /* ---- the answer ---- */
 
-/* Answer with the history, of which a child has the server's copy. */
+/* Answer with the history. This process is a child of the server, and has a
+ * copy of the server's history since the fork. */
 static json_t *ask_history(const struct serve_ask *a, struct problem *p)
 {
     const char *range = a->query[QUERY_RANGE] ? a->query[QUERY_RANGE] : "10m";

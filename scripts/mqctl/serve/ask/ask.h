@@ -1,11 +1,15 @@
-/* ask.h - the answer to a request
+/* ask.h - what a request asks for, and its answer
  *
- * WHAT   A request after all checks: its path, its query, its body. Its answer
- *        as JSON.
- * WHO    A child of the server (look.h), once.
- * OWNS   Nothing: the strings belong to the request, which the child has a copy
- *        of.
- * FAILS  NULL, and a problem with the exit status of the tool.
+ * WHAT   The table of routes, which reads a method and a path. Answers a
+ *        request that passed all checks, from its path, query and body, as
+ *        JSON.
+ * WHO    request.c reads the path of each request, and starts a child (look.h)
+ *        that calls answer_print once; jobs.c calls mqdlq_become in its
+ *        children.
+ * OWNS   Nothing: the strings belong to the request, of which the child has a
+ *        copy.
+ * FAILS  serve_path_read: the HTTP status to refuse with. Others: NULL, and a
+ *        problem with the exit status of the tool.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_ASK_ASK_H
 #define SCRIPTS_MQCTL_SERVE_ASK_ASK_H
@@ -221,8 +225,9 @@ json_t *ask_letter(const struct serve_ask *a, struct problem *p);
 int ask_body(const struct serve_ask *a);
 /* Count the outcomes of a job's letters. */
 json_t *ask_outcome(const struct serve_ask *a, struct problem *p);
-/* Print the rows that a request to replay or discard is about, one a line,
- * oldest first; an exit status, 1 if there are not as many as it expects. */
+/* Print the rows that a request to replay or discard is about, each as an
+ * int64_t, oldest first. Returns an exit status, 1 if there are not as many as
+ * the request expects. */
 int ask_rows(const struct serve_ask *a);
 /* Become mqdlq, which sends a letter with the body of the request; returns an
  * exit status if mqdlq cannot be run. */

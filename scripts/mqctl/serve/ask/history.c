@@ -190,8 +190,8 @@ static void sample_make(struct sample *out, const double *now,
                 (float)((now[i] - before[i]) * (double)NS_PER_S / (double)ns);
 }
 
-/* Put a sample in its place, and in the empty places before it, of which it is
- * the measurement, too. */
+/* Put a sample in its place, and in up to `fill` - 1 empty places before it,
+ * whose time it covers as well. */
 static void ring_put(struct sample *ring, unsigned size, struct sample s,
                      unsigned fill)
 {

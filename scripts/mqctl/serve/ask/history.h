@@ -4,7 +4,8 @@
  *        one each ten seconds for a day. Each look of the watching child adds
  *        to them. The second ring is also in a file, so that a day's chart
  *        survives a restart of the server.
- * WHO    The server's thread adds. A child that answers a request reads its
+ * WHO    watch.c adds looks and asks for rates, request.c for sparklines, on
+ *        the server's only thread. A child that answers a request reads its
  *        copy of the memory.
  * OWNS   The rings and the file.
  * FAILS  A queue for which there is no memory has no history. Without the file

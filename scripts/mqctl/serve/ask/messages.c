@@ -135,7 +135,7 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
                      next, "bodies", !a->o->no_bodies);
 }
 
-/* A message that is looked for. */
+/* A search for one message by its name. */
 struct wanted {
     const struct serve_ask *ask;
     struct messages m;
