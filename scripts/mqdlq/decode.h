@@ -1,9 +1,9 @@
 /* decode.h - a dead letter from a JSON object
  *
- * WHAT   Reads a line written by `mqdlq export` (letters.h): the letter is the
- *        same, byte for byte. Its reason is REASON_NONE if it has none, which
- *        happens only to messages that somebody put into a broker's dead-letter
- *        queue.
+ * WHAT   Reads a line written by `mqdlq export` (letters.h). The decoded letter
+ *        equals the exported letter, byte for byte. Its reason is REASON_NONE
+ *        if it has none, which happens only to messages that somebody put into
+ *        a broker's dead-letter queue.
  * WHO    import.c, in one thread.
  * OWNS   A decoding owns all that its letter points to.
  * FAILS  -EINVAL and a sentence in `why`; -ENOMEM.

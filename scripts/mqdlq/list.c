@@ -133,12 +133,12 @@ static int list_table(struct context *ctx)
 
 /* ---- list: --count, --by ---- */
 
-/* How many letters there are, and when the newest died. */
+/* The number of letters, and when the newest died. */
 struct sum {
     uint64_t count, newest_ns;
 };
 
-/* Visit: add up. */
+/* Visit: add the letters with one reason to the sum. */
 static int tally_add(const struct letter_tally *t, void *arg)
 {
     struct sum *sum = arg;
@@ -177,7 +177,7 @@ struct summary {
     uint64_t rows;
 };
 
-/* Visit: print one value and how often it is, with --json like
+/* Visit: print one value and how many letters have it, with --json as
  * {"reason":"rejected","count":3,"newest":"..."}. */
 static int tally_row(const struct letter_tally *t, void *arg)
 {
@@ -209,7 +209,7 @@ static int tally_row(const struct letter_tally *t, void *arg)
     return 0;
 }
 
-/* Print the most frequent value first. */
+/* Print the values of one field, the most frequent first. */
 static int list_by(struct context *ctx)
 {
     static const char *const names[][2] = {
@@ -359,7 +359,7 @@ int queues_run(const struct options *o)
         return complain_of(&p);
     if (!o->json && !o->count && !(table = term_table_open(columns, 3)))
         return complain_memory();
-    /* alphasort(3) is strcmp(3), as no locale was set. */
+    /* alphasort(3) orders as strcmp(3) does, because no locale was set. */
     n = scandir(root, &names, NULL, alphasort);
     if (n < 0 && errno != ENOENT)
         status = complain(errno == EACCES   ? EX_NOPERM
@@ -395,7 +395,7 @@ int queues_run(const struct options *o)
 
 /* ---- show ---- */
 
-#define BODY_SHOWN (16u << 10)
+#define BODY_SHOWN (16u << 10) /* bytes */
 
 /* Print "name            value" with a value that is trusted. */
 __attribute__((format(printf, 2, 3))) static void
@@ -424,7 +424,8 @@ static void title_print(const char *title)
            term_colour(stdout, TERM_PLAIN));
 }
 
-/* Print many lines from elsewhere, indented, a newline at the end. */
+/* Print untrusted text of several lines, indented, with a newline at the end.
+ */
 static void block_print(const char *data, size_t size, const char *indent)
 {
     while (size > 0) {

@@ -138,9 +138,9 @@ int list_run(struct context *ctx);
  * A queue with an unreadable store is reported, and the others are counted. */
 int queues_run(const struct options *o);
 int show_run(struct context *ctx);
-/* Send letters to the queue again, oldest first. A letter that cannot be sent
- * is reported, and the next one is tried; a queue that stays full and a system
- * limit end the verb. */
+/* replay, edit: send letters to the queue again, oldest first; edit sends one,
+ * with another body. A letter that cannot be sent is reported, and the next one
+ * is tried; a queue that stays full and a system limit end the verb. */
 int replay_run(struct context *ctx);
 /* discard, purge: remove letters, in batches of one transaction each. */
 int remove_run(struct context *ctx);

@@ -1,7 +1,8 @@
-/* replay.c - send dead letters to a queue again: the verb replay
+/* replay.c - send dead letters to a queue again: the verbs replay and edit
  *
  * Called by main, in one thread. A letter of a queue on this machine is marked
  * in the store, then sent; a letter of a broker is sent by scripts/mqdlq/amqp.
+ * edit replaces the body in the commit that marks the letter.
  */
 #include "scripts/mqdlq/mqdlq.h"
 
@@ -233,7 +234,7 @@ static void letter_refuse(struct replay *r, int64_t row, const struct ulid *id,
     complain(0, "letter %s is not sent: %s", name, why);
 }
 
-/* Skip a letter that is on its way: count it, and name it if its id was given.
+/* Skip a letter for being on its way: count it, name it if its id was given.
  * The exit status becomes 65 only if the user asked for such letters, by id or
  * with --replayed. */
 static void letter_skip(struct replay *r, int64_t row, const char *why)

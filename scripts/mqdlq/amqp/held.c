@@ -28,16 +28,16 @@
 #include "common/cli/term.h"
 #include "common/store/store.h"
 
-#define MOST     50000 /* letters fetched at most: memory, and prefetch */
-#define REFRESH  8     /* deliveries; below the 20 of RabbitMQ 4 */
-#define WAIT_NS  (30 * NS_PER_S) /* for a confirm */
-#define FREE_NS  (10 * NS_PER_S) /* for another mqdlq to end */
+#define MOST     50000 /* letters fetched; limits memory and prefetch */
+#define REFRESH  8     /* deliveries; RabbitMQ 4 drops a letter after 20 */
+#define WAIT_NS  (30 * NS_PER_S) /* longest wait for a confirm */
+#define FREE_NS  (10 * NS_PER_S) /* longest wait for another mqdlq to end */
 #define NAP_NS   (20 * NS_PER_MS)
 #define CONSUMER "mqdlq"
-#define CLAIM    "mqdlq-claim" /* consumer of a queue without letters */
-#define BATCH    64            /* letters of one transaction */
-#define SLICE_MS 200
-#define LATE_NS  (20 * NS_PER_S) /* without one of the expected letters */
+#define CLAIM    "mqdlq-claim"   /* consumer of a queue without letters */
+#define BATCH    64              /* letters of one transaction */
+#define SLICE_MS 200             /* between two checks for an interrupt */
+#define LATE_NS  (20 * NS_PER_S) /* longest wait for the next letter */
 #define MACHINE  64              /* bytes of a machine's name in an error */
 #define STORED   (ENVELOPE_ERROR + MACHINE + 8)
 
@@ -62,7 +62,7 @@ void *held_properties(struct broker *b, const struct held *h)
     return raw;
 }
 
-/* Acknowledge one delivery; *gone: that was sent. */
+/* Acknowledge one delivery; *gone becomes true once that is sent. */
 static int delivery_ack(struct broker *b, uint64_t tag, bool *gone)
 {
     int err =
@@ -72,8 +72,9 @@ static int delivery_ack(struct broker *b, uint64_t tag, bool *gone)
     return err;
 }
 
-/* Acknowledge the copies first. Crash in between: the letter is still there,
- * and the message that was sent has its number. */
+/* Acknowledge the copies first. Crash in between: the letter is still in the
+ * queue. If it was replayed, the next replay has the same number, by which a
+ * worker recognizes the second message (send.c). */
 int held_ack(struct broker *b, struct held *h)
 {
     size_t at = (size_t)(h - b->held);
@@ -127,7 +128,7 @@ int held_publish(struct broker *b, const char *queue,
     return err;
 }
 
-/* Copy a text, cut to the room. Returns NULL if it is empty. */
+/* Copy a text, cut to the room. Returns NULL if the text is empty. */
 static const char *text_take(char *out, size_t room, amqp_bytes_t from)
 {
     size_t n = from.len < room ? from.len : room - 1;
@@ -237,7 +238,7 @@ static void letter_row_fill(struct letter_import *row, struct arriving *a,
     }
 }
 
-/* Store the letters that have arrived; their copies need no sync. */
+/* Store the letters that have arrived. */
 static int look_store(struct look *k)
 {
     int err = k->n > 0 ? letters_import(k->store, k->rows, k->n, NULL) : 0;
@@ -537,16 +538,17 @@ static int broker_open(struct context *ctx)
 
 /* ---- closing ---- */
 
-/* What letter_refresh gets, and its problem. */
+/* Argument of letter_refresh; `p` says why publishing failed. */
 struct refresh {
     struct broker *b;
     struct problem p;
 };
 
-/* Publish a letter again that was delivered often; a visit of letters_get.
- * Crash before the acknowledgement: the letter is there twice, and has a line
- * or a time by which both are taken for one (known_first), or else is listed
- * twice. So a crash can repeat a letter, but never lose one.
+/* Visit: publish a letter again that was delivered often.
+ * Crash before the acknowledgement: the queue has the letter twice. known_first
+ * recognizes the second one as a copy if both have a line or a time of sending;
+ * otherwise mqdlq lists both. So a crash can repeat a letter, but never lose
+ * one.
  */
 static int letter_refresh(const struct letter *l, void *arg)
 {

@@ -1,13 +1,16 @@
 /* held.h - the dead letters of a broker that mqdlq holds unacknowledged
  *
- * WHAT   The connection that holds them. The store has a row for each letter;
- *        here are its delivery tag and its properties as they came, which are
- *        in a file without a name. held.c fetches letters and gives them back;
- *        send.c sends them.
- * WHO    The verbs of mqdlq, through struct broker_letters (broker.h); one
- *        thread.
- * OWNS   All of it, from broker_open to broker_close.
- * FAILS  As each function says.
+ * WHAT   A connection to the broker, the letters that mqdlq has fetched on it,
+ *        and their copies in a temporary store. The store has a row for each
+ *        letter. Here are its delivery tag, and the place of its original
+ *        properties in a temporary file without a name. held.c fetches letters
+ *        and gives them back; send.c sends them.
+ * WHO    The verbs of mqdlq, through struct broker_letters (broker.h), in the
+ *        only thread.
+ * OWNS   The connection, the file and the memory, from broker_open to
+ *        broker_close.
+ * FAILS  An exit status, after printing the reason, or -errno; see each
+ *        function.
  */
 #ifndef SCRIPTS_MQDLQ_AMQP_HELD_H
 #define SCRIPTS_MQDLQ_AMQP_HELD_H
@@ -24,12 +27,12 @@
 #include "scripts/mqdlq/amqp/known.h"
 #include "scripts/mqdlq/broker.h"
 
-/* One letter; row 1 is the first. */
+/* One letter. The letter of row N is b->held[N - 1]. */
 struct held {
     uint64_t tag;
-    long at; /* of its properties, in `properties` */
-    size_t size;
-    uint64_t deliveries; /* earlier ones */
+    long at;             /* place of its properties in b->properties */
+    size_t size;         /* of its properties, bytes */
+    uint64_t deliveries; /* before this one */
     bool gone;           /* acknowledged */
 };
 
@@ -40,11 +43,11 @@ struct held_copy {
     bool gone;
 };
 
-/* The message that was sent last. */
+/* The letter that replay sent last. */
 struct canary {
     char queue[TOPOLOGY_NAME]; /* its destination */
     struct ulid id;
-    uint64_t replay; /* number of its replays */
+    uint64_t replay; /* how often it was replayed, this time included */
 };
 
 struct broker {
@@ -54,7 +57,7 @@ struct broker {
     struct topology topology;
     char dead[TOPOLOGY_NAME];
     struct link *link;
-    unsigned looks; /* number of calls of held_look */
+    unsigned looks; /* number of calls of held_look, for consumer names */
     unsigned next;  /* part of the queue for a letter without a group */
     struct publisher *publisher; /* NULL: nothing was published yet */
     FILE *properties;
@@ -62,9 +65,9 @@ struct broker {
     size_t count, room;
     struct held_copy *copies;
     size_t copy_count, copy_room;
-    uint32_t beyond; /* letters that are not held, as there are too many */
+    uint32_t beyond; /* letters not fetched, because there are too many */
     bool warned_beyond, warned_groups;
-    bool claimed;       /* the queue has no letters; we are its consumer */
+    bool claimed;       /* no letters: a consumer keeps other mqdlqs out */
     uint64_t added;     /* letters published to `dead` and confirmed */
     struct known known; /* the letters that are held, and those of import */
     struct canary canary;
@@ -75,7 +78,7 @@ struct broker {
 int held_look(struct broker *b, struct store *store, uint32_t count);
 /* Return the letter of a row; NULL: it was removed, or there is none. */
 struct held *held_at(struct broker *b, int64_t row);
-/* Read its properties, to be freed by the caller; NULL: an error. */
+/* Read the properties of a letter. The caller frees them; NULL: an error. */
 void *held_properties(struct broker *b, const struct held *h);
 /* Remove a letter with its copies. -errno: the connection is gone, and the
  * letter comes back. */

@@ -2,7 +2,8 @@
  *
  * A message gets its id before it is sent for the first time. So a message that
  * is sent twice, because its confirm was lost, has one id, and the second one
- * is marked. One thread.
+ * is marked. mqsend.c calls post_all through broker_engine_amqp, in its only
+ * thread.
  */
 #include "scripts/mqsend/post.h"
 
