@@ -1,8 +1,8 @@
 /* torture.c - kill the worker again and again, and audit what became of each
  * message
  *
- * docs/reliability.md says what is proved by it; the messages are in
- * torture_message.h, what handlers note in torture_witness.h.
+ * tests/crash/README.md says what this proves. The messages are described in
+ * torture_message.h, the notes of the handlers in torture_witness.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -112,7 +112,7 @@ static const char *const kinds[] = {"exec", "stream", "plugin"};
 
 /* ---- options ---- */
 
-/* size_read - 0: random */
+/* Read --size; "random" leaves the size at 0. */
 static int size_read(struct torture_options *o, struct problem *p)
 {
     const char *error = NULL;
@@ -126,7 +126,7 @@ static int size_read(struct torture_options *o, struct problem *p)
                  : 0;
 }
 
-/* failures_read - percent, with decimals */
+/* Read --failures: a percentage, which may have decimals. */
 static int failures_read(struct torture_options *o, struct problem *p)
 {
     char *end;
@@ -209,7 +209,7 @@ static double in_ms(uint64_t ns)
     return (double)ns / NS_PER_MS;
 }
 
-/* recovery_print - from exec to the first delivery */
+/* Print how long workers took from exec to their first delivery. */
 static void recovery_print(struct torture_sum *s)
 {
     size_t n = s->recoveries;
@@ -264,7 +264,8 @@ static void summary(struct torture *t)
     fflush(stdout);
 }
 
-/* kills_at - random moments, or named steps; in a place of the driver's */
+/* Kill at random moments or at named steps, in a scratch directory of the
+ * driver. */
 static void kills_at(struct torture *t)
 {
     place_open(t);
@@ -282,7 +283,8 @@ static _Noreturn void refused(void)
     exit(EXIT_REFUSED);
 }
 
-/* torture_kind - one kind of handler, from the queue to the summary */
+/* Torture one kind of handler, from creating the queue to printing the
+ * summary. */
 static bool torture_kind(const struct torture_options *o,
                          enum torture_kind kind)
 {

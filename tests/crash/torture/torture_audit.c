@@ -1,7 +1,9 @@
-/* torture_audit.c - what was sent against what became of it (see torture.h)
+/* torture_audit.c - compare the sent messages with what became of them (see
+ * torture.h)
  *
- * Nothing is under way: each message that was sent has come to its end, once or
- * more; each letter is in the store or was moved or removed on purpose, once.
+ * During an audit no message is under way. Each message must have been settled
+ * at least once, and each letter must be in the store exactly once unless it
+ * was moved or removed on purpose.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -14,22 +16,22 @@
 
 #include "tests/crash/torture/torture.h"
 
-#define REPORT_MOST 10 /* messages that are told of in full */
-#define REJECTED  2  /* reasons, as docs/formats/store.md says */
-#define CRASHED   4
-#define INFERRED  2 /* flag of a row */
+#define REPORT_MOST 10 /* messages that are printed with their history */
+#define REJECTED    2  /* reasons of letters (docs/formats/store.md) */
+#define CRASHED     4
+#define INFERRED    2 /* flag of a row */
 
 /* One audit. */
 struct audit {
     struct torture *t;
     unsigned told;
-    uint8_t *letters; /* by record: letters in the store, 0x80: crashed */
+    uint8_t *letters; /* letters in the store, by record; 0x80: crashed */
     uint64_t letter_count;
 };
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
-/* history_print - what the witnesses noted of a message, as far as it is kept */
+/* Print the events of a message, as far as they are still recorded. */
 static void history_print(struct torture_world *w, uint64_t number)
 {
     static const char *const words[] = {[TORTURE_BEGIN] = "began",
@@ -49,9 +51,9 @@ static void history_print(struct torture_world *w, uint64_t number)
     }
 }
 
-/* message_print - what it was and what became of it */
+/* Print the plan of a message and what became of it. */
 static void message_print(struct torture_world *w, uint64_t number,
-                         uint64_t word)
+                          uint64_t word)
 {
     static const char *const fates[] = {"done", "retry, then done", "dead",
                                         "discard", "later"};
@@ -158,7 +160,7 @@ static void letter_take(struct audit *a, const unsigned char *data, size_t size,
         fault_report(a, p.number, "it died for the wrong reason");
 }
 
-/* letters_take - all that the store has */
+/* Check all letters of the store. */
 static void letters_take(struct audit *a)
 {
     char name[128];
@@ -182,7 +184,7 @@ static void letters_take(struct audit *a)
 
 /* ---- records ---- */
 
-/* record_sum - for the summary; an attempt after the first is no repeat */
+/* Add a record to the summary. An attempt after the first is not a repeat. */
 static void record_sum(struct torture_sum *s, const struct torture_record *r)
 {
     s->deliveries += r->starts;
@@ -349,7 +351,7 @@ void audit_stuck(struct torture *t)
     place_print_log(t);
 }
 
-/* is_ours - whether a process was started by a worker of this run */
+/* Return true if a worker of this run started the process. */
 static bool is_ours(const struct torture *t, const char *pid)
 {
     static char environment[1 << 16];

@@ -23,8 +23,8 @@ static void view_add(struct changes *c, const void *now, size_t size,
     memcpy(v->before, now, size);
 }
 
-/* file_add - one that the worker has mapped; without a spool there are no ends
- */
+/* Add a file that the worker maps. Without a spool the file of ends is
+ * missing. */
 static void file_add(struct changes *c, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

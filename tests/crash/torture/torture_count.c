@@ -1,11 +1,11 @@
-/* torture_count.c - how many user instructions a message costs, and where they
- * are (see torture.h)
+/* torture_count.c - count the user instructions of a message, by function (see
+ * torture.h)
  *
- * A plugin that does nothing, one work item, and messages of one kind. The
- * thread runs freely for some messages, as a worker under load does, and is
- * then stepped from the return of one mq_timedreceive to the call of the next.
- * So what the worker decides by the clock (whether handlers are quick) it
- * decides as it does unwatched, and the number is that of the code and not that
+ * The worker has one work item and a plugin that does nothing; all messages
+ * are alike. The receiving thread runs freely for some messages, as under load,
+ * and is then stepped from the return of one mq_timedreceive to the call of the
+ * next. So the decisions that depend on the clock (whether handlers are quick)
+ * are those of an unwatched worker, and the count does not depend on the speed
  * of the machine.
  */
 #include <errno.h>
@@ -22,9 +22,9 @@
 #include "tests/crash/torture/torture_tracer.h"
 
 #define SAMPLES   31    /* messages that are stepped */
-#define FREE      32    /* messages between two of them */
-#define NTH       2     /* after a stop: the queue was not empty before it */
-#define STEPS     20000 /* of a message, at most */
+#define FREE      32    /* messages that run freely between two samples */
+#define NTH       2     /* receive to step; before it the queue had messages */
+#define STEPS     20000 /* limit for one message */
 #define ADDRESSES (SAMPLES * STEPS)
 /* Instructions of a clock_gettime in the vDSO of x86-64, beyond those of the
  * system call that replaces it here (torture_tracer.c). */
@@ -34,13 +34,13 @@
 #define ROOM_NS        (100 * NS_PER_MS) /* wait for room in the queue */
 #define TRIES          600
 
-/* A file that is mapped to be executed. */
+/* A file that is mapped for execution. */
 struct object {
     uint64_t from, to;
     char path[PATH_MAX];
 };
 
-/* Instructions at one address, later those of one function. */
+/* Instructions at one address; after same_join, those of one function. */
 struct spot {
     uint64_t ip, count;
     const struct object *object;
@@ -52,9 +52,9 @@ struct count {
     struct tracer tracer;
     mqd_t queue;
     uint64_t sent;
-    uint64_t *ips; /* after each instruction of all samples */
+    uint64_t *ips; /* address after each instruction of all samples */
     size_t n;
-    uint64_t reads; /* of the clock, in a sample */
+    uint64_t reads; /* clock reads in the current sample */
     uint64_t steps[SAMPLES];
     struct object objects[OBJECTS];
     size_t object_count;
@@ -133,7 +133,7 @@ static uint64_t message_step(struct count *c)
 
 /* ---- names ---- */
 
-/* objects_read - what the worker has mapped */
+/* List the files that the worker has mapped. */
 static void objects_read(struct count *c)
 {
     char path[64], line[PATH_MAX + 128];
@@ -167,8 +167,8 @@ static const struct object *object_of(const struct count *c, uint64_t ip)
     return NULL;
 }
 
-/* spots_name - those of one object, by addr2line: "0x...", function, line, and
- * for what is inlined more of the last two */
+/* Name the addresses of one object by addr2line, which prints "0x...", a
+ * function and a line, and two more lines for each level of inlining. */
 static void spots_name(struct torture *t, struct spot *spots, size_t n,
                        const struct object *o)
 {
@@ -229,7 +229,7 @@ static void functions_print(const struct spot *spots, size_t n)
                spots[i].object ? spots[i].object->path : "");
 }
 
-/* same_join - neighbours of the same name become one */
+/* Join neighbours of the same name; return how many remain. */
 static size_t same_join(struct spot *spots, size_t n)
 {
     size_t kept = 0;
@@ -242,8 +242,8 @@ static size_t same_join(struct spot *spots, size_t n)
     return kept;
 }
 
-/* breakdown - which functions the instructions are of; what is inlined counts
- * for itself */
+/* Print which functions the instructions belong to; an inlined function counts
+ * for itself. */
 static void breakdown(struct count *c)
 {
     struct spot *spots = calloc(c->n, sizeof *spots);
@@ -272,11 +272,9 @@ static void breakdown(struct count *c)
 
 /* ---- the run ---- */
 
-/* cost_print - one line that a test reads
- * Not the median: a message that is stepped takes so long, above all on a busy
- * machine, that what falls due each 100 ms (the time of the wall clock) may
- * fall due in most of them.
- */
+/* Print one line, which a test reads. The lower eighth is printed instead of
+ * the median: stepping a message takes so long, above all on a busy machine,
+ * that work which is due every 100 ms may fall into most samples. */
 static void cost_print(const struct count *c, const char *name)
 {
     uint64_t steps[SAMPLES];

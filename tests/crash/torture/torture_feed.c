@@ -16,9 +16,9 @@
 
 #include "common/base/clock.h"
 
-#define TICK_NS   1000000  /* between two looks at what is wanted */
-#define SEND_NS   20000000 /* a send waits that long before it looks again */
-#define ROOM_LEFT 16       /* records left for what is being sent */
+#define TICK_NS   1000000  /* interval of checking what the driver wants */
+#define SEND_NS   20000000 /* limit of one attempt to send */
+#define ROOM_LEFT 16       /* records left for messages that are being sent */
 
 /* One producer, in its process. */
 struct producer {
@@ -31,7 +31,7 @@ struct producer {
 
 static pid_t pids[TORTURE_PRODUCERS];
 
-/* open_queue - the one that has the name now */
+/* Open the queue that has the name now. */
 static int producer_open(struct producer *p)
 {
     if (p->mq >= 0)
@@ -104,8 +104,8 @@ static int producer_send_next(struct producer *p, uint64_t n)
     return err;
 }
 
-/* has_room - numbers are left until the next audit; the driver pauses us
- * then */
+/* Return true if numbers are left until the next audit. The driver pauses
+ * producers before they run out. */
 static bool producer_has_numbers(const struct producer *p, uint64_t n)
 {
     return n < p->world->base[p->number] + TORTURE_EACH - ROOM_LEFT;
@@ -148,7 +148,7 @@ void feed_start(struct torture_world *w, const char *queue)
         }
         if (pids[i] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            signal(SIGINT, SIG_IGN); /* of the terminal; the driver ends us */
+            signal(SIGINT, SIG_IGN); /* the driver stops producers */
             producer_run(&p);
         }
     }
@@ -164,8 +164,8 @@ bool feed_paused(struct torture_world *w)
     return atomic_load(&w->paused) == TORTURE_PRODUCERS;
 }
 
-/* feed_resume - nobody of them still waits, or the next pause would find it so
- * although it goes on */
+/* Resume the producers and wait until all run again: otherwise the next pause
+ * would count one that has not yet resumed. */
 void feed_resume(struct torture_world *w)
 {
     atomic_store(&w->pause, false);
@@ -208,7 +208,7 @@ void feed_stop(struct torture_world *w)
 
 /* ---- mqsend ---- */
 
-/* message_write - the next message, to a file of its own */
+/* Write the next message to a file; return its priority. */
 static unsigned message_write(uint64_t number, const char *path)
 {
     static unsigned char message[TORTURE_MOST];
@@ -225,7 +225,7 @@ static unsigned message_write(uint64_t number, const char *path)
     return plan.priority;
 }
 
-/* when_print - within a second */
+/* Print a time that is less than a second away. */
 static void when_print(char text[32])
 {
     time_t at = (time_t)(clock_wall_ns() / NS_PER_S) + 1;
@@ -273,7 +273,7 @@ bool feed_program_over(struct torture *t, bool ended)
                 ended ? "ended" : "was killed", n);
         return false;
     }
-    /* Who had no answer sends again: it runs once. */
+    /* A sender that got no answer sends again; the message runs once. */
     if (t->options->path == PATH_UNIQUE) {
         waitpid(feed_program(t), &status, 0);
         n = 1;

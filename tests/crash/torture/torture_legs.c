@@ -1,4 +1,4 @@
-/* torture_legs.c - kills at random moments (see torture.h) */
+/* torture_legs.c - kill at random moments (see torture.h) */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,14 @@
 #include "tests/crash/torture/torture_feed.h"
 
 #define LEG       50                /* kills between two audits */
-#define LIFE_NS   (60 * NS_PER_MS)  /* from the first delivery on, at most */
-#define EARLY_NS  (30 * NS_PER_MS)  /* from the start on, each fourth */
-#define FIRST_NS  (60 * NS_PER_S)   /* a first delivery comes before that */
-#define SETTLE_NS (120 * NS_PER_S)  /* and the end of all */
-#define TICK_NS   (200 * NS_PER_US) /* between two looks at the world */
+#define LIFE_NS   (60 * NS_PER_MS)  /* most from first delivery to kill */
+#define EARLY_NS  (30 * NS_PER_MS)  /* most from start to early kill */
+#define FIRST_NS  (60 * NS_PER_S)   /* limit for a first delivery */
+#define SETTLE_NS (120 * NS_PER_S)  /* limit for settling all messages */
+#define TICK_NS   (200 * NS_PER_US) /* interval of looking at the world */
 #define LOOK_NS   (4 * NS_PER_MS)   /* ... and at the worker's files */
 
-/* torture_random - evenly below a bound */
+/* Return a random number below a bound. */
 uint64_t torture_random(uint64_t below)
 {
     return below ? (uint64_t)random() % below : 0;
@@ -48,7 +48,7 @@ static uint64_t slow_factor(void)
     return times ? times : 1;
 }
 
-/* by_itself - the worker ended though nobody killed it */
+/* Report a worker that exited although nothing killed or stopped it. */
 static bool worker_exited(struct torture *t)
 {
     int status;
@@ -81,17 +81,17 @@ bool worker_delivers(struct torture *t)
 
 /* ---- steering ---- */
 
-/* mqctl beside the worker, and when that is killed. */
+/* The mqctl processes beside the worker, and what they cancel. */
 static struct {
-    pid_t cancel, now;        /* 0: none */
-    _Atomic uint64_t *record; /* of what is to be cancelled */
-    unsigned starts;          /* of it, until then */
+    pid_t cancel, now;        /* pids; 0: none */
+    _Atomic uint64_t *record; /* record of the message to cancel */
+    unsigned starts;          /* its deliveries before the cancel */
     bool unique;              /* a second copy of it may run after the cancel */
-    char text[32];            /* as mqctl takes it */
-    char row[64];             /* SQL: where it waits */
+    char text[32];            /* name of the message for mqctl */
+    char row[64];             /* SQL: table and condition of its row */
 } steer;
 
-/* mqctl_start - `more` is a row, an id or a flag */
+/* Start mqctl; `more` is a row, an id or a flag. */
 static pid_t mqctl_start(struct torture *t, const char *kill_at,
                          const char *verb, const char *more)
 {
@@ -103,7 +103,8 @@ static pid_t mqctl_start(struct torture *t, const char *kill_at,
     return program_start(t, kill_at, arguments);
 }
 
-/* steer_set - it is a row of that table; NULL: none of ours */
+/* Choose a row of the spool or of the waiting messages. Return its record;
+ * NULL: not a message of this run. */
 static _Atomic uint64_t *steer_set(struct torture *t, bool spool, long long row,
                                    struct torture_plan *plan)
 {
@@ -113,8 +114,8 @@ static _Atomic uint64_t *steer_set(struct torture *t, bool spool, long long row,
     return row > 0 ? letters_record(t, spool ? -row : row, plan) : NULL;
 }
 
-/* steer_choose - what is cancelled, as mqctl takes it: a delayed message, or
- * with a spool one of the last there; NULL: none */
+/* Choose a delayed message, or with --spool one of the last rows of the spool.
+ * Return its record; NULL: there is none. */
 static _Atomic uint64_t *steer_choose(struct torture *t,
                                       struct torture_plan *plan)
 {
@@ -128,7 +129,7 @@ static _Atomic uint64_t *steer_choose(struct torture *t,
     return record && (spool || plan->fate == TORTURE_LATER) ? record : NULL;
 }
 
-/* steer_take - that one, unless it is cancelled already */
+/* Remember the chosen message. Return false if it is already cancelled. */
 static bool steer_take(_Atomic uint64_t *record,
                        const struct torture_plan *plan)
 {
@@ -154,7 +155,7 @@ static long long steer_state(const struct torture *t)
     return place_store(t, sql);
 }
 
-/* steer_begin - one message is cancelled, and all that wait run now */
+/* Cancel one message and, at random, run all waiting messages now. */
 static void steer_begin(struct torture *t)
 {
     struct torture_plan plan = {.fate = TORTURE_DONE};
@@ -169,9 +170,9 @@ static void steer_begin(struct torture *t)
     }
 }
 
-/* steer_hold - what is cancelled waits, and no handler gets it; so it was not
- * begun meanwhile, unless it failed then, and waits for its next attempt, or it
- * is unique: its second copy may begin as soon as the key is free */
+/* Check that the cancelled message was not started meanwhile. It may have been
+ * if that attempt failed, so that it waits for the next one, or if it is
+ * unique: its second copy may start once the key is free. */
 void steer_hold(struct torture *t)
 {
     struct torture_record r = torture_record(
@@ -217,7 +218,8 @@ bool steer_row(struct torture *t)
     return steer_take(steer_set(t, key > 0, key > 0 ? key : row, &plan), &plan);
 }
 
-/* has_key - the first of its unique key; another one that comes is dropped */
+/* Return true if the message owns its unique key, so that later copies are
+ * dropped. */
 static bool has_key(const struct torture *t, uint64_t seq)
 {
     char sql[96];
@@ -228,11 +230,12 @@ static bool has_key(const struct torture *t, uint64_t seq)
 
 struct held {
     struct torture *t;
-    uint64_t seq; /* of the last one; 0: none */
+    uint64_t seq; /* of the newest message chosen so far; 0: none */
 };
 
-/* held_take - visit: one of a group, and so in a line, that mqctl can name;
- * which has a unique key, as others get their names later */
+/* Visit a slot: choose a message of a group that waits in its slot and that
+ * mqctl can name. It must own a unique key, because other messages get their
+ * ids later. */
 static int held_take(const struct custody_seen *seen, void *arg)
 {
     static const struct ulid none;
@@ -291,7 +294,7 @@ int steer_cancel(struct torture *t, const char *kill_at)
 
 /* ---- kills ---- */
 
-/* kill_once - a worker's life and its end */
+/* Start a worker and kill it at a random moment. */
 static void kill_once(struct torture *t)
 {
     bool early = torture_random(4) == 0;
@@ -348,8 +351,7 @@ bool leg_end(struct torture *t)
     return !t->failed;
 }
 
-/* sync_choose - whether custody is written to the disk all the time in this
- * leg */
+/* Start or pause the syncer for this leg. */
 static void sync_choose(struct torture *t)
 {
     uint64_t when = t->options->syncer;

@@ -1,6 +1,5 @@
-/* torture_letters.c - letters that are replayed, discarded and moved while all
- * else goes on (see torture.h)
- */
+/* torture_letters.c - replay, discard and move letters while everything else
+ * goes on (see torture.h) */
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -18,7 +17,7 @@
 #define SETTLED_NS (NS_PER_S / 2) /* a replayed letter is settled by then */
 #define STRANDED   "SELECT count(*) FROM messages WHERE state = 4"
 
-static pid_t sender; /* 0: none */
+static pid_t sender; /* pid of letters_send; 0: none */
 
 _Atomic uint64_t *letters_record_of(struct torture *t,
                                     const unsigned char *data, size_t size,
@@ -59,7 +58,7 @@ static void letter_flag(struct torture *t, long long row, unsigned flags)
     record_flag(record, flags);
 }
 
-/* letter_start - mqdlq with one letter */
+/* Start mqdlq for one letter. */
 static pid_t letter_start(struct torture *t, const char *verb, long long row,
                           const char *kill_at, const char *more)
 {
@@ -72,7 +71,7 @@ static pid_t letter_start(struct torture *t, const char *verb, long long row,
     return program_start(t, kill_at, arguments);
 }
 
-/* letter_verb - ... to its end: its status */
+/* Run mqdlq for one letter and return its wait status. */
 static int letter_verb(struct torture *t, const char *verb, long long row,
                        const char *kill_at, const char *more)
 {
@@ -95,14 +94,14 @@ static bool was_killed(int status)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-/* resend - a letter that may be on its way, or not: it may come twice */
+/* Replay a letter that may already be in the queue, so it may arrive twice. */
 static void letter_resend(struct torture *t, long long row)
 {
     letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
     (void)letter_verb(t, "replay", row, NULL, "--again");
 }
 
-/* Of letters_start: the letter, and how many there were. */
+/* The letter of letters_start, and how many letters there were before. */
 static long long begun, before;
 
 #define LETTERS "SELECT count(*) FROM messages WHERE state = 3"
@@ -130,7 +129,7 @@ void letters_replay(struct torture *t)
         torture_die("mqdlq replay --all failed");
 }
 
-/* import_start - a letter was exported and is gone, and comes back */
+/* Start an import of a letter, which is exported and discarded first. */
 static pid_t import_start(struct torture *t)
 {
     char state[PATH_MAX], file[PATH_MAX], command[3 * PATH_MAX];
@@ -215,8 +214,8 @@ bool letters_strand(struct torture *t)
     if (row < 0)
         return false;
     letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
-    /* One that no header fits in front of is not marked, and would be waited
-     * for: there is no worker now. */
+    /* A letter without room for a header is sent unmarked, and mqdlq would wait
+     * for room in the queue because no worker is running. */
     (void)letter_verb(t, "replay", row, "replay_before_send", "--wait=10ms");
     return place_store(t, STRANDED) > 0;
 }
@@ -250,7 +249,7 @@ void letters_sent(struct torture *t)
     sender = 0;
 }
 
-/* A running worker makes room for what mqdlq sends. */
+/* Kill mqdlq at a step. A running worker makes room for what mqdlq sends. */
 bool letters_play(struct torture *t, const char *point)
 {
     bool discard = strncmp(point, "letters_discard_", 16) == 0;
@@ -263,7 +262,7 @@ bool letters_play(struct torture *t, const char *point)
         return false;
     row = letter_any(t);
     if (row < 0) {
-        torture_nap(TICK_NS * 10); /* some die meanwhile */
+        torture_nap(TICK_NS * 10); /* some messages die meanwhile */
         worker_kill(t);
         return false;
     }
@@ -273,13 +272,14 @@ bool letters_play(struct torture *t, const char *point)
     status = letter_verb(t, discard ? "discard" : "replay", row, point,
                          raw ? "--raw" : NULL);
     if (discard || raw) {
-        if (raw) /* it may be there still, and come once more */
+        if (raw) /* the letter may still be there, and arrive again */
             letter_flag(t, row, TORTURE_REPLAYED);
         (void)letter_verb(t, discard ? "discard" : "replay", row, NULL,
                           raw ? "--raw" : NULL);
     }
-    /* It may wait behind the others of its group, which gets them faster than
-     * it can run them while one of it is retried: no more of them. */
+    /* The letter waits behind its group while a message of the group is
+     * retried. Pause the producers, which fill the group faster than it can
+     * run. */
     feed_pause(t->world);
     letters_unstrand(t);
     feed_resume(t->world);

@@ -7,14 +7,14 @@
 
 #define MAGIC        UINT64_C(0x7457)
 #define NUMBER_BITS  48
-#define CONTENT      (64u << 10) /* different places where content begins */
-#define HEAD         12          /* of a body */
-#define TINY_IN      16          /* random sizes: before each such message */
-#define BLOCK        64 /* a producer's messages, for which its groups stay */
+#define CONTENT      (64u << 10) /* offsets at which content can start */
+#define HEAD         12          /* bytes at the start of a body */
+#define TINY_IN      16 /* random sizes: one message of so many is tiny */
+#define BLOCK        64 /* messages before the groups of a producer change */
 #define BLOCK_GROUPS 6
 #define LATER_NS     UINT64_C(20000000)
-#define LATER_MORE   25 /* times that, to be cancelled meanwhile */
-#define HEADER_ROOM  64 /* bytes of our longest header, and some */
+#define LATER_MORE   25 /* factor, to leave time for a cancel */
+#define HEADER_ROOM  64 /* room for the longest header */
 #define MAGIC_LINE   "MQW/1\n"
 
 static const unsigned priorities[TORTURE_LEVELS] = {0, 1, 7, 32767};
@@ -22,7 +22,7 @@ static const unsigned priorities[TORTURE_LEVELS] = {0, 1, 7, 32767};
 static struct torture_terms terms;
 static unsigned char content[CONTENT + TORTURE_MOST];
 
-/* torture_hash - a number well spread (splitmix64) */
+/* Return a well-mixed hash of x (splitmix64). */
 uint64_t torture_hash(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
@@ -31,7 +31,7 @@ uint64_t torture_hash(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* torture_terms_use - and make the bytes that all content is cut from */
+/* Set the terms and make the bytes that all content is cut from. */
 void torture_terms_use(const struct torture_terms *t)
 {
     terms = *t;
@@ -63,7 +63,7 @@ const char *torture_group(int group)
     return group < 0 ? NULL : names[group];
 }
 
-/* fate_of - most are done at once */
+/* Return the fate for a hash; most messages are done at once. */
 static enum torture_fate fate_of(uint64_t h)
 {
     static const enum torture_fate fates[8] = {
@@ -77,8 +77,8 @@ static enum torture_fate fate_of(uint64_t h)
                                                : TORTURE_DONE;
 }
 
-/* group_of - both producers send to each; a few at a time, so that a head that
- * failed has some behind it */
+/* Return the group. Both producers send to each group, and to few groups at a
+ * time, so that some messages wait behind a failed head. */
 static int group_of(uint64_t number, uint64_t h)
 {
     uint64_t block = torture_nth(number) / BLOCK;
@@ -158,13 +158,13 @@ void torture_plan(uint64_t number, struct torture_plan *p)
     sizes_set(p, headed, more >> 24);
 }
 
-/* later_ns - how long it waits */
+/* Return how long the message is delayed. */
 static uint64_t later_ns(uint64_t number)
 {
     return terms.steered && number & 1 << 3 ? LATER_NS * LATER_MORE : LATER_NS;
 }
 
-/* head_print - the header of a message */
+/* Write the header of a message. */
 static void head_print(const struct torture_plan *p, uint64_t now_ns,
                        unsigned char *message)
 {
@@ -188,14 +188,15 @@ static void head_print(const struct torture_plan *p, uint64_t now_ns,
     memcpy(message, text, (size_t)n);
 }
 
-/* content_of - what follows the head of a body */
+/* Return the bytes that follow the head of a body. */
 static const unsigned char *content_of(uint64_t number)
 {
     return content + torture_hash(number) % CONTENT;
 }
 
-/* ones_of - how many bytes at the end are 0xFF; without them it still has its
- * number, as they may be taken for those that fill an empty slot */
+/* Return how many bytes at the end are 0xFF. Recovery may take them for the
+ * fill of an empty slot and cut them off; the rest still includes the
+ * number. */
 static size_t ones_of(const struct torture_plan *p)
 {
     size_t ones = p->number % 5 == 0 ? 1 + p->number / 5 % 4 : 0;
@@ -234,7 +235,7 @@ void torture_tiny_make(size_t size, unsigned char *message)
     memset(message, 'a' + (int)size, size);
 }
 
-/* tiny_check - all the same letter */
+/* Check that all bytes are the letter of this size. */
 static enum torture_what tiny_check(const unsigned char *body, size_t size)
 {
     for (size_t i = 0; i < size; i++)

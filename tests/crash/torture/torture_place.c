@@ -1,4 +1,5 @@
-/* torture_place.c - where a run of the torture program is (see torture.h) */
+/* torture_place.c - files and queue of a run of the torture program (see
+ * torture.h) */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -17,14 +18,14 @@
 
 #define DEPTH    10
 #define LOG_TAIL 4000
-#define HEADED   256 /* bytes that a header may take */
-/* In the custody file, as docs/formats/custody.md says. */
+#define HEADED   256 /* room for a header, in bytes */
+/* Offsets in the custody file (docs/formats/custody.md). */
 #define AT_STRIDE 32
 #define AT_NUMBER 56
 #define AT_STORE  120
 #define AT_SLOTS  4096
 
-static const struct torture *here; /* to clean up at exit; NULL: not ours */
+static const struct torture *here; /* the run to clean up at exit; NULL: none */
 static pid_t here_pid;
 
 void torture_die(const char *fmt, ...)
@@ -49,7 +50,7 @@ const char *place_path(const struct torture *t, const char *file)
     return path;
 }
 
-/* state_path - a file of the worker; queue names start with a slash */
+/* Return the path of a file of the worker. Queue names start with a slash. */
 static const char *state_path(const struct torture *t, const char *file)
 {
     char name[128];
@@ -94,7 +95,7 @@ static mqd_t queue_make(const struct torture *t, uint32_t size)
     return mq;
 }
 
-/* A message that changes queues. */
+/* A message that moves to another queue. */
 struct moved {
     ssize_t size;
     unsigned priority;
@@ -137,7 +138,7 @@ long place_queued(const struct torture *t)
 
 /* ---- the worker's state, read from outside ---- */
 
-/* slots_look - how many are in use; where the first of them is */
+/* Count the slots in use and find the offset of the first. */
 static unsigned slots_look(const struct torture *t, uint64_t *first)
 {
     int fd = open(torture_custody(t), O_RDONLY | O_CLOEXEC);
@@ -187,9 +188,9 @@ int place_custody(const struct torture *t,
     return custody_look(torture_custody(t), visit, arg, &p);
 }
 
-/* look_only - the last one that closes a store copies the -wal into it, with
- * the store locked: a worker that is started meanwhile waits for 5 s at most,
- * and a sync on a busy machine may take longer */
+/* Do not checkpoint when closing. The last connection to a store otherwise
+ * copies the -wal into it with the store locked; a worker that starts meanwhile
+ * waits only 5 s, and a sync may take longer on a busy machine. */
 static void look_only(sqlite3 *db)
 {
     sqlite3_busy_timeout(db, 10000);
@@ -219,8 +220,8 @@ long long place_store(const struct torture *t, const char *sql)
     return value;
 }
 
-/* place_settled - twice what changes without a lock: a message moves from the
- * queue to a slot and from a slot to the store */
+/* Check the queue and the slots twice, because messages move from the queue to
+ * a slot and from there to the store without a lock. */
 bool place_settled(const struct torture *t)
 {
     return place_queued(t) == 0 && place_slots(t) == 0 &&
@@ -343,8 +344,8 @@ static void clean_up(void)
     nftw(here->dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* programs_find - $MQW_BIN, or where make puts them; with --points those that
- * were built for it */
+/* Find the programs: in $MQW_BIN, or where make puts them; with --points, those
+ * built for it. */
 static const char *programs_find(bool points)
 {
     const char *bins = getenv(points ? "MQW_POINTS_BIN" : "MQW_BIN");
@@ -354,7 +355,7 @@ static const char *programs_find(bool points)
     return bins;
 }
 
-/* runtime_set - where the next worker has what is in flight */
+/* Tell the next worker its runtime directory. */
 static void runtime_set(const struct torture *t)
 {
     char path[80];
@@ -369,7 +370,7 @@ void place_move(struct torture *t)
     runtime_set(t);
 }
 
-/* terms_of - what the messages of a run are like */
+/* Return the terms of the messages for these options. */
 static struct torture_terms terms_of(const struct torture_options *o)
 {
     static const enum torture_fate fates[PATHS] = {
@@ -386,8 +387,8 @@ static struct torture_terms terms_of(const struct torture_options *o)
         .seed = o->seed, .fixed = (uint32_t)o->size, .failing = o->failing};
 
     terms.most = terms.fixed ? terms.fixed : 256;
-    /* What is too small for a number cannot be told from another when it dies
-     * of a feigned power cut. */
+    /* Without a number, two messages that die of a simulated power cut look
+     * alike. */
     terms.tiny = !terms.fixed && !o->points && !o->stepped;
     terms.plain = o->stepped;
     terms.steered = o->steer;
@@ -397,7 +398,7 @@ static struct torture_terms terms_of(const struct torture_options *o)
     return terms;
 }
 
-/* headed - a program of ours puts a header in front of the messages */
+/* Return true if one of our programs puts a header in front of the messages. */
 static bool headed(const struct torture_options *o)
 {
     return o->stepped && (o->path == PATH_REPLAY || o->path == PATH_REPLAYED ||

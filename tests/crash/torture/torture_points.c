@@ -1,8 +1,7 @@
-/* torture_points.c - kills at each named step (see torture.h)
+/* torture_points.c - kill at each named step (see torture.h)
  *
- * The programs say themselves which steps they have
- * (common/base/fault_point.h); a new one needs nothing here, as long as it is
- * passed all the time.
+ * The programs list their steps themselves (common/base/fault_point.h). A new
+ * step needs nothing here if ordinary messages pass it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 
 #define POINTS_MOST 256
 #define NAME_MOST   64
-#define TRIES       40 /* for each hit that is wanted */
+#define TRIES       40 /* tries for each hit that is wanted */
 #define LEG         25 /* kills between two audits */
 
 struct point {
@@ -22,13 +21,13 @@ struct point {
     unsigned hits, tries;
 };
 
-/* All that there are. */
+/* The steps of all programs. */
 struct points {
     struct point at[POINTS_MOST];
     size_t count;
 };
 
-/* point_add - a name that is not there yet */
+/* Add a name unless it is in the list. */
 static void point_add(struct points *all, const char *name)
 {
     for (size_t i = 0; i < all->count; i++)
@@ -39,7 +38,7 @@ static void point_add(struct points *all, const char *name)
     snprintf(all->at[all->count++].name, NAME_MOST, "%s", name);
 }
 
-/* points_read - what a program says that it has */
+/* Read the steps that a program lists. */
 static void points_read(struct points *all, const struct torture *t,
                         const char *program)
 {
@@ -102,7 +101,7 @@ static bool points_round(struct torture *t, struct points *all, unsigned *kills)
     return all_done;
 }
 
-/* points_print - those that were not reached make the run fail */
+/* Print the results; a step that was never hit makes the run fail. */
 static void points_print(struct torture *t, const struct points *all)
 {
     unsigned hits = 0;

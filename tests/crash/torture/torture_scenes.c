@@ -1,8 +1,8 @@
-/* torture_scenes.c - what brings a worker to each named step (see torture.h)
+/* torture_scenes.c - bring a worker to each named step (see torture.h)
  *
- * Most steps are passed all the time. For the others there is a scene: what is
- * done before the worker that is to be killed starts, how it is started, and
- * what is asked of it once it delivers.
+ * Ordinary messages pass most steps. Each other step has a scene: what to do
+ * before the worker to be killed starts, its arguments, and what to ask of it
+ * once it delivers.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -13,25 +13,26 @@
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 
-#define AWAIT_NS (2 * NS_PER_S) /* a step is passed before that */
+#define AWAIT_NS (2 * NS_PER_S) /* limit for passing a step */
 #define TICK_NS  (500 * NS_PER_US)
-#define TAKEN_NS (5 * NS_PER_MS) /* until a worker has such messages */
-#define PASSES   6 /* at most so many passes before the kill, at random */
+#define TAKEN_NS (5 * NS_PER_MS) /* time for a worker to take slow messages */
+#define PASSES   6               /* most passes before the kill, at random */
 
 struct scene {
     const char *prefix;
-    const char *before; /* the last worker is killed there; NULL: anywhere */
+    const char *before; /* step that kills the worker before; NULL: any */
     void (*prepare)(struct torture *t);
-    const char *const *more;        /* arguments */
-    void (*ask)(struct torture *t); /* again and again; NULL: nothing */
-    bool (*play)(struct torture *t, const char *point); /* all of it */
-    bool once; /* at its first pass, as there may be no second */
+    const char *const *more;        /* arguments of the worker to be killed */
+    void (*ask)(struct torture *t); /* called repeatedly; NULL: nothing */
+    /* plays the whole scene; NULL: scene_play does */
+    bool (*play)(struct torture *t, const char *point);
+    bool once; /* kill at the first pass: there may be no second */
 };
 
 /* ---- the arguments of a worker ---- */
 
-/* Heads that wait for long, and little room for what is behind them; or much,
- * in slots. */
+/* Failed heads wait for long, with little room behind them (one, few), or with
+ * much room in slots (lines). */
 static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
                                   NULL};
 static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
@@ -39,7 +40,7 @@ static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
 static const char *const lines[] = {"--lookahead", "64", "--backoff", "300ms",
                                     NULL};
 static const char *const spool[] = {"--spool", "--spool-sync", "always", NULL};
-/* What the spool has at the end of a scene is what its audit waits for. */
+/* The audit waits until the spool is empty, so its bound is small. */
 static const char *const little[] = {"--spool=100", "--spool-sync", "always",
                                      NULL};
 static const char *const hook[] = {"--on-dead", "true", NULL};
@@ -47,8 +48,8 @@ static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
 
 /* ---- before the start ---- */
 
-/* Note that the key of a message is free once the message has died, because
- * its slot may be torn. */
+/* Note that a message's key is free once the message has died, because its slot
+ * may be torn. */
 static int key_note(const struct custody_seen *seen, void *arg)
 {
     struct torture_plan plan;
@@ -60,14 +61,14 @@ static int key_note(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* power_cut - the slots may be torn */
+/* Leave what a power cut leaves; slots may be torn. */
 static void power_cut(struct torture *t)
 {
     (void)place_custody(t, key_note, t);
     place_power_cut(t);
 }
 
-/* stop_clean - the last worker ended in good order */
+/* Run a worker and stop it cleanly. */
 static void stop_clean(struct torture *t)
 {
     worker_start(t, NULL, NULL);
@@ -75,23 +76,21 @@ static void stop_clean(struct torture *t)
         worker_stop(t);
 }
 
-/* move_memory - the next worker has another runtime directory, which it may
- * have because the last one left nothing in flight */
+/* Change the runtime directory, which is allowed because the last worker left
+ * nothing in flight. */
 static void move_memory(struct torture *t)
 {
     stop_clean(t);
     place_move(t);
 }
 
-/* replay_one - a letter is sent as soon as the worker makes room in the
- * queue */
+/* Replay a letter; it is sent as soon as the worker makes room in the queue. */
 static void replay_one(struct torture *t)
 {
     letters_send(t);
 }
 
-/* strand_one - a letter is marked and was not sent when the machine went
- * down */
+/* Leave a letter that was marked but not sent when the machine went down. */
 static void strand_one(struct torture *t)
 {
     if (letters_strand(t))
@@ -105,9 +104,9 @@ static void set_clock(struct torture *t)
     (void)place_store(t, "UPDATE clock SET ahead_ns = ahead_ns - 1000000000");
 }
 
-/* lose_memory - a worker that had taken nothing yet was killed, and its runtime
- * folder is gone, as after a power cut; the queue is left alone, as no audit
- * could tell what it had from a loss */
+/* Kill a worker that has taken nothing, and remove its runtime folder as a
+ * power cut does. The queue is kept: the audit could not distinguish its loss
+ * from a fault. */
 static void lose_memory(struct torture *t)
 {
     stop_clean(t);
@@ -116,9 +115,9 @@ static void lose_memory(struct torture *t)
         place_lose(t);
 }
 
-/* Have custody name another store, as after another worker had the file. It
- * holds no message: with one, the start would be refused, because our store has
- * messages. */
+/* Make custody name another store, as if another worker had used the file. The
+ * file holds no message: with one, the worker would refuse to start, because
+ * its store has messages. */
 static void change_store(struct torture *t)
 {
     stop_clean(t);
@@ -127,8 +126,8 @@ static void change_store(struct torture *t)
         place_other_store(t);
 }
 
-/* grow_queue - it takes larger messages from now on, with some in flight; a
- * file that was grown before is made small first, when it is empty */
+/* Replace the queue by one for larger messages while some are in flight. A
+ * queue that is already large is first replaced by a small one. */
 static void grow_queue(struct torture *t)
 {
     uint32_t small = t->world->terms.most;
@@ -159,8 +158,8 @@ static void ask_more(struct torture *t)
     kill(t->worker.pid, SIGTTIN);
 }
 
-/* ask_stop - once: a plugin that is still at work at the second signal ends
- * with the process, which then does not pass the last steps */
+/* Stop the worker once. A plugin that still works at a second signal ends with
+ * the process, which then does not pass the last steps. */
 static void ask_stop(struct torture *t)
 {
     if (t->worker.asked)
@@ -169,7 +168,7 @@ static void ask_stop(struct torture *t)
     kill(t->worker.pid, SIGTERM);
 }
 
-/* ask_ends - somebody removes the file of ends; the worker looks each second */
+/* Remove the file of ends; the worker checks it every second. */
 static void ask_ends(struct torture *t)
 {
     place_remove_ends(t);
@@ -185,15 +184,15 @@ static void ask_note(struct torture *t)
  * busy machine needs to act on the signal. */
 static void ask_quit(struct torture *t)
 {
-    /* A spool that still has rows takes in the whole queue before the worker
-     * keeps what is in flight, for seconds if senders go on. */
+    /* A spool that has rows first takes in the whole queue before the worker
+     * keeps what is in flight, which takes seconds if senders go on. */
     feed_pause(t->world);
     if (atomic_exchange(&t->world->dawdle_ms, DAWDLE_LONG_MS))
         kill(t->worker.pid, SIGQUIT);
     torture_nap(TAKEN_NS);
 }
 
-/* ask_now - retries run at once */
+/* Make retries run at once. */
 static void ask_now(struct torture *t)
 {
     char state[PATH_MAX];
@@ -204,13 +203,13 @@ static void ask_now(struct torture *t)
     (void)program_run(t, NULL, now);
 }
 
-/* ask_nothing - the queue is empty before long */
+/* Let the queue run empty. */
 static void ask_nothing(struct torture *t)
 {
     feed_pause(t->world);
 }
 
-/* let_go_play - a group that a letter may hold */
+/* Kill mqctl while it releases a group. */
 static bool let_go_play(struct torture *t, const char *point)
 {
     char state[PATH_MAX];
@@ -236,8 +235,9 @@ static void ask_cancel(struct torture *t)
         (void)steer_cancel(t, NULL);
 }
 
-/* ask_lent - of the same one until a handler has it: it may be on its way to
- * its end, and the worker be killed, which mqctl notices before we do */
+/* Cancel the same message until a handler has begun it. Meanwhile the message
+ * may become settled, and mqctl may notice the kill of the worker before this
+ * program does. */
 static void ask_lent(struct torture *t)
 {
     if (!t->worker.asked || steer_begun(t))
@@ -246,8 +246,8 @@ static void ask_lent(struct torture *t)
         (void)steer_cancel(t, NULL);
 }
 
-/* cancel_there - the worker that is asked for it is killed; of a row, mqctl
- * finds that the worker is gone, and goes on alone */
+/* Kill the worker that is asked to cancel. For a row, mqctl notices that and
+ * cancels the message itself. */
 static bool cancel_there(struct torture *t, const char *point,
                          const char *const *more,
                          void (*ask)(struct torture *t))
@@ -262,7 +262,7 @@ static bool cancel_there(struct torture *t, const char *point,
     return hit;
 }
 
-/* leave_one - a worker is killed that has such a message */
+/* Kill a worker that has a message for `choose`. */
 static bool leave_one(struct torture *t, const char *const *more,
                       bool (*choose)(struct torture *t))
 {
@@ -280,8 +280,8 @@ static bool leave_one(struct torture *t, const char *const *more,
     return choose(t);
 }
 
-/* cancel_here - no worker runs, and mqctl is killed; after the commit the
- * message has its mark */
+/* Kill mqctl while no worker is running. After the commit the message must be
+ * marked. */
 static bool cancel_here(struct torture *t, const char *point,
                         const char *const *more,
                         bool (*choose)(struct torture *t))
@@ -295,7 +295,8 @@ static bool cancel_here(struct torture *t, const char *point,
            steer_marked(t) == (strstr(point, "_after") != NULL);
 }
 
-/* rows_play - of a row: run-now and cancel by a worker, cancel without one */
+/* Kill at a step of rows: run-now and cancel by a worker, cancel without
+ * one. */
 static bool rows_play(struct torture *t, const char *point)
 {
     const char *const *more = torture_random(2) ? little : few;
@@ -309,8 +310,9 @@ static bool rows_play(struct torture *t, const char *point)
     return now && there && here;
 }
 
-/* lent_play - of what waits in a slot, by the worker. After that its slot is
- * free, and nobody was told; we may have killed it for being late just then. */
+/* Kill the worker while it cancels a message that waits in a slot. Afterwards
+ * the slot is free and mqctl got no answer. If the kill came late, the message
+ * may have been cancelled. */
 static bool lent_play(struct torture *t, const char *point)
 {
     bool hit = cancel_there(t, point, lines, ask_lent);
@@ -410,7 +412,7 @@ bool scene_first(const char *point)
 
 bool scene_await(struct torture *t, void (*ask)(struct torture *t))
 {
-    /* a file that is gone is found by the next look, a second later */
+    /* The worker looks for missing files once a second. */
     bool slow = ask == ask_ends || ask == ask_note;
     uint64_t end = clock_mono_ns() + (slow ? 3 : 1) * AWAIT_NS;
     int status;
@@ -427,14 +429,14 @@ bool scene_await(struct torture *t, void (*ask)(struct torture *t))
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
         return true;
     if (ask && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return false; /* it was asked to end, and passed by */
+        return false; /* it was asked to exit and did not pass the step */
     fprintf(stderr, "torture: the worker ended by itself, status %x\n",
             (unsigned)status);
     t->failed = true;
     return false;
 }
 
-/* kill_before - a worker that leaves what the next one is to find */
+/* Kill a worker at a step, for the next worker to recover from. */
 static void kill_before(struct torture *t, const char *point)
 {
     worker_start(t, point, NULL);

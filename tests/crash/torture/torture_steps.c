@@ -1,20 +1,21 @@
-/* torture_steps.c - a kill at every step of one message, or of a program (see
+/* torture_steps.c - kill at every step of a message or of a program (see
  * torture.h)
  *
- * A step is a user instruction of the thread that receives, from the return of
- * mq_timedreceive with a message to its next call; with --every-change, one of
- * these that is a system call or changes what outlives the worker
- * (torture_changes.h); with --every-call, the moment before or after a system
- * call of that thread, until all is at its end. With a program it is one of its
- * first thread's, from its start to its end.
- * Each try is a life of its own: some messages are sent, a worker starts, it is
- * killed k steps after it has received the NTH, and the next worker brings all
- * to an end. Nobody sends meanwhile and one message is like the other, so the
- * way is the same each time but for what the worker decides by the clock. k
- * goes up (--stride) until some tries in a row came to the end of the way.
+ * A step is one user instruction of the receiving thread, between the return of
+ * mq_timedreceive with a message and its next call. With --every-change only
+ * the instructions count that are system calls or change what outlives the
+ * worker (torture_changes.h). With --every-call a step is the moment before or
+ * after a system call of that thread, until the worker exits; for a program, of
+ * its first thread, from its start to its exit.
  *
- * Several jobs share the tries. Each is a process with a queue, folders in
- * memory and a processor of its own.
+ * Each try sends some messages, starts a worker, kills it k steps after it has
+ * received message NTH, and lets the next worker settle all messages. No other
+ * messages are sent and all are alike, so the steps are the same in each try,
+ * except for decisions that depend on the clock. k grows by --stride until
+ * --ends tries in a row reached the end of the steps.
+ *
+ * Several jobs share the tries. Each is a process with its own queue, folders
+ * in memory and processor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,35 +42,40 @@
 /* Delay of delayed messages; a worker has started by then. */
 #define LATER_NS (200 * NS_PER_MS)
 
-/* Messages of a try, and which of them is the one. With fewer before it, the
- * slot is a fresh one; with more, the worker takes the tracer's time for the
- * handler's. What comes after it has to run beside what was killed. */
+/* Messages of a try, and which of them is traced. With fewer before it, its
+ * slot would be a new one; with more, the worker would take the tracer's time
+ * for the handler's. The messages behind it must run beside the killed one. */
 enum { MESSAGES = 5, NTH = 3 };
-/* To the end of all there are many more calls; one comes after it. */
+/* --every-call has many more steps, so one message before and one behind it
+ * do. */
 enum { MESSAGES_CALLS = 3, NTH_CALLS = 2 };
 
-/* What a job came to. */
+/* Results of a job. */
 struct result {
     struct torture_sum sum;
     bool failed, refused;
 };
 
-/* a = atomic   j = the job's, until it has ended */
+/* a = atomic   j = written by the job, read after its end */
 struct steps {
-    _Atomic uint64_t tries;              /* a  begun so far, of all jobs */
-    _Atomic uint64_t last;               /* a  most steps of a try */
-    _Atomic uint64_t shortest, longest;  /* a  way to the end */
-    atomic_uint ends;                    /* a  in a row */
+    _Atomic uint64_t tries;              /* a tries of all jobs that have
+                                          * begun */
+    _Atomic uint64_t last;               /* a most steps of a try without
+                                          * end */
+    _Atomic uint64_t shortest, longest;  /* a fewest and most steps to the
+                                          * end */
+    atomic_uint ends;                    /* a  tries in a row that reached the
+                                          * end */
     struct result results[TORTURE_JOBS]; /* j */
 };
 
-/* One job, in its process. */
+/* A job, in its process. */
 struct job {
     struct torture *t;
     struct steps *shared;
     uint64_t leg[LEG]; /* k of each try since the last audit */
-    unsigned tries;    /* in the leg */
-    uint64_t first;    /* message of the leg */
+    unsigned tries;    /* tries since the last audit */
+    uint64_t first;    /* index of the first message since the last audit */
 };
 
 /* ---- a try ---- */
@@ -117,7 +123,7 @@ static void worker_start_idle(struct torture *t, bool traced)
     worker_start(t, NULL, more);
 }
 
-/* most_note - *most is not less than `value` from here on */
+/* Raise *most to `value` unless it is already larger. */
 static void most_note(_Atomic uint64_t *most, uint64_t value)
 {
     uint64_t known = atomic_load(most);
@@ -142,8 +148,7 @@ static void way_note(struct steps *s, uint64_t steps, bool end)
         continue;
 }
 
-/* recovered_start - a worker was killed over its first messages, and the next
- * one starts */
+/* Kill a worker over its first messages and start the next one. */
 static void recovered_start(struct torture *t, uint64_t messages_begun)
 {
     static const char *const until[] = {"-c", "1", "--exit-when-idle", NULL};
@@ -162,7 +167,7 @@ static void recovered_start(struct torture *t, uint64_t messages_begun)
     worker_start(t, NULL, until);
 }
 
-/* caught_at - the thread is stopped where its steps begin */
+/* Stop the thread where its steps begin. */
 static enum tracer_caught caught_at(const struct torture *t, struct tracer *tr)
 {
     if (t->options->path == PATH_RESUMED)
@@ -234,8 +239,8 @@ static bool kill_after(struct job *j, uint64_t k)
 
 /* ---- a program, from its start to its end ---- */
 
-/* whole_start - stopped before its first instruction, with something to work
- * on */
+/* Start a program with something to work on; it stops before its first
+ * instruction. */
 static pid_t whole_start(struct torture *t)
 {
     pid_t pid;
@@ -252,8 +257,8 @@ static pid_t whole_start(struct torture *t)
     return letters_start(t, (enum torture_path)t->options->path);
 }
 
-/* whole_over - what was cut off is known, and done again; false: something is
- * wrong, which was told */
+/* Finish what the killed program began. Return false after printing what is
+ * wrong. */
 static bool whole_finish(struct torture *t, bool ended)
 {
     t->traced = false;
@@ -369,7 +374,7 @@ void processor_take(unsigned nth)
     size_t cpu = 0;
 
     if (sched_getaffinity(0, sizeof all, &all) < 0)
-        return; /* more processors than fit in a set */
+        return; /* more processors than the set has room for */
     nth %= (unsigned)CPU_COUNT(&all);
     while (!CPU_ISSET(cpu, &all) || nth-- > 0)
         cpu++;
@@ -407,7 +412,7 @@ static _Noreturn void job_run(struct torture *t, struct steps *s,
     exit(0);
 }
 
-/* sum_add - of what these runs count */
+/* Add what traced runs count. */
 static void sum_add(struct torture_sum *to, const struct torture_sum *from)
 {
     to->kills += from->kills;

@@ -1,12 +1,11 @@
-/* torture_syncer.c - a process that writes the worker's files to the disk (see
- * torture.h)
+/* torture_syncer.c - keep writing the worker's files to disk (see torture.h)
  *
- * What is written back is write-protected until it is stored to again, and a
- * store by the kernel may then have to wait in the middle of mq_receive(2). The
- * flusher does that every few seconds, sync(1), a backup and fsfreeze(8) at any
- * time; here it is done in a loop, so that each worker lives under it. Where
- * custody is on a file system that is never written back it comes to nothing,
- * and that is what is to be seen.
+ * The kernel write-protects a page that is written back until the next store,
+ * and a store by the kernel may then have to wait in the middle of
+ * mq_receive(2). The flusher writes back every few seconds, and sync(1), a
+ * backup or fsfreeze(8) may do so at any time; this process does so in a loop,
+ * so that each worker runs under it. If custody is on a file system that is
+ * never written back, the process must have no effect at all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,17 +27,18 @@
 #define IDLE_NS (5 * NS_PER_MS)
 #define ENDING  "/custody"
 
-/* What both processes see. */
+/* State shared by both processes. */
 struct syncer {
     atomic_int worker; /* its pid */
     atomic_bool on;
     _Atomic uint64_t count;
 };
 
-static struct syncer *syncer; /* NULL: there was none yet */
-static pid_t pid;             /* 0: it does not run */
+static struct syncer *syncer; /* NULL: never started */
+static pid_t pid;             /* 0: not running */
 
-/* custody_find - the file that the worker has mapped; false: not (yet) */
+/* Find the custody file that the worker has mapped. Return false if there is
+ * none yet. */
 static bool custody_find(int of, char path[PATH_MAX])
 {
     char maps[64], line[PATH_MAX + 128];
@@ -66,7 +66,7 @@ static bool custody_find(int of, char path[PATH_MAX])
     return found;
 }
 
-/* write_some - the file and, now and then, all that is on its disk */
+/* Write the file and, now and then, its whole file system. */
 static void write_some(struct syncer *s, const char *path, int state)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -87,15 +87,15 @@ static void write_some(struct syncer *s, const char *path, int state)
         torture_nap(IDLE_NS);
 }
 
-/* sync_all - in a process of its own; one worker's custody file is where the
- * last one's is */
+/* Keep writing; called in a process of its own. Until a worker has mapped its
+ * custody file, the path of the last worker's file is used. */
 static _Noreturn void sync_all(struct torture *t, struct syncer *s)
 {
     char path[PATH_MAX] = "";
     int state = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGINT, SIG_IGN); /* the driver ends us */
+    signal(SIGINT, SIG_IGN); /* the driver kills this process */
     for (;;) {
         if (atomic_load(&s->on) &&
             (custody_find(atomic_load(&s->worker), path) || path[0]))

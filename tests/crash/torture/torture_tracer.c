@@ -1,8 +1,8 @@
 /* torture_tracer.c - see torture_tracer.h
  *
  * PTRACE_GET_SYSCALL_INFO (Linux 5.3) tells which call a thread is in and where
- * its next instruction is, on any processor. PTRACE_O_TRACECLONE has each new
- * thread traced from its first instruction on, so none is missed; it begins
+ * its next instruction is, on any processor. With PTRACE_O_TRACECLONE each new
+ * thread is traced from its first instruction, so none is missed; it begins
  * with a SIGSTOP.
  */
 #include "tests/crash/torture/torture_tracer.h"
@@ -25,7 +25,7 @@
 #include "common/cli/complain.h"
 #include "tests/crash/torture/torture.h"
 
-#define LIMIT_S 60 /* on a quiet machine */
+#define LIMIT_S 60 /* for a quiet machine */
 #define OPTIONS \
     (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL)
 
@@ -60,7 +60,8 @@ pid_t tracer_wait(pid_t pid, int *status)
     return came;
 }
 
-/* signal_of - what is to be delivered as the thread goes on: no stop of ours */
+/* Return the signal to deliver when the thread continues; 0 for the tracer's
+ * own stops. */
 static unsigned long signal_of(int status)
 {
     int signal = WSTOPSIG(status);
@@ -79,8 +80,8 @@ void tracer_child(void)
         _exit(TRACER_REFUSAL);
 }
 
-/* threads_each - those that there are; none is lost, as a new one begins with a
- * stop that is waited for later */
+/* Call `act` for each existing thread. None is missed, because a new thread
+ * begins with a stop that is waited for later. */
 static void threads_each(const struct tracer *tr, void (*act)(pid_t, pid_t))
 {
     struct dirent *e;
@@ -96,7 +97,8 @@ static void threads_each(const struct tracer *tr, void (*act)(pid_t, pid_t))
         closedir(dir);
 }
 
-/* thread_watch - on from its stop; one that runs stays as it is */
+/* Continue a stopped thread until its next system call; a running one is not
+ * affected. */
 static void thread_watch(pid_t pid, pid_t tid)
 {
     (void)pid;
@@ -117,9 +119,10 @@ static unsigned long word_at(pid_t pid, unsigned long at)
     return (unsigned long)ptrace(PTRACE_PEEKDATA, pid, (void *)at, NULL);
 }
 
-/* vdso_hide - a look at the clock becomes a system call: the vDSO begins again
- * when a tick comes in between, which one that is stepped hardly ever escapes.
- * After exec the stack has argc, argv, a 0, environment, a 0, and pairs.
+/* Turn reads of the clock into system calls by hiding the vDSO, which starts
+ * again when a tick comes in between; a thread that is stepped hardly ever
+ * escapes that. After exec the stack has argc, argv, a 0, the environment, a 0,
+ * and pairs.
  */
 static void vdso_hide(pid_t pid)
 {
@@ -175,7 +178,7 @@ static pid_t next_stop(struct tracer *tr, int *status)
     }
 }
 
-/* object_find - where it is in the memory of a process */
+/* Find the addresses at which a process has mapped an object. */
 static void object_find(pid_t pid, const char *object, uint64_t *begin,
                         uint64_t *end)
 {
@@ -246,8 +249,8 @@ enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
     return stop_after(tr, SYS_mq_timedreceive, nth);
 }
 
-/* tracer_catch_call - syscall(2) is in the library that we have, too, at
- * another address */
+/* Catch a system call made through syscall(2). The function is also in our own
+ * libc, at another address, from which the worker's address follows. */
 enum tracer_caught tracer_catch_call(struct tracer *tr, uint64_t number)
 {
     enum tracer_caught caught = stop_after(tr, number, 1);
@@ -268,7 +271,7 @@ void tracer_pass(struct tracer *tr, const char *object)
 }
 
 #ifdef __x86_64__
-/* debug_set - a register for breakpoints, which is the thread's own */
+/* Set a debug register, of which each thread has its own. */
 static void debug_set(const struct tracer *tr, size_t which, uint64_t value)
 {
     size_t at = offsetof(struct user, u_debugreg) + which * sizeof value;
@@ -278,8 +281,8 @@ static void debug_set(const struct tracer *tr, size_t which, uint64_t value)
         torture_die("PTRACE_POKEUSER: %s", strerror(errno));
 }
 
-/* object_pass - a function of the object was called: until it returns, or `n`
- * stops at system calls in it; how many there were */
+/* Let a call of the object's function run until it returns or has made `n`
+ * stops at system calls; return how many stops it made. */
 static uint64_t object_pass(struct tracer *tr, uint64_t n,
                             struct __ptrace_syscall_info *info)
 {
@@ -287,7 +290,7 @@ static uint64_t object_pass(struct tracer *tr, uint64_t n,
     int status;
 
     debug_set(tr, 0, back);
-    debug_set(tr, 7, 1); /* the first, where an instruction begins */
+    debug_set(tr, 7, 1); /* enable the first for instruction addresses */
     do {
         (void)call(PTRACE_SYSCALL, tr->tid, 0);
         if (!next_stop(tr, &status))
@@ -299,7 +302,7 @@ static uint64_t object_pass(struct tracer *tr, uint64_t n,
     debug_set(tr, 7, 0);
     return stops;
 }
-/* words_watch - four words of a slot, each 8 bytes that are written */
+/* Stop at writes to four words of a slot, 8 bytes each. */
 static void words_watch(const struct tracer *tr, uint64_t slot)
 {
     static const unsigned at[] = {0, 8, 16, 96};
@@ -337,7 +340,7 @@ static uint64_t object_pass(struct tracer *tr, uint64_t n,
     (void)tr;
     (void)n;
     (void)info;
-    return 0; /* by single instructions */
+    return 0; /* the object is stepped through as well */
 }
 #endif
 
@@ -387,8 +390,9 @@ uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
     return steps;
 }
 
-/* is_call - whether the instruction in front of it is a system call: one that
- * is jumped over is a step too many, which does no harm */
+/* Return true if the instruction before `ip` is a system call. If that
+ * instruction was jumped over, one step too many is counted, which is
+ * harmless. */
 static bool is_call(const struct tracer *tr, uint64_t ip)
 {
 #ifdef __x86_64__
@@ -507,7 +511,7 @@ void tracer_serve(struct tracer *tr)
             torture_die("the worker ended by itself");
 }
 
-/* thread_hold - until it has stopped; what stops it before is passed on */
+/* Stop a thread; signals that stop it before are passed on. */
 static void thread_hold(pid_t pid, pid_t tid)
 {
     int status;
@@ -523,7 +527,8 @@ void tracer_hold(struct tracer *tr)
     threads_each(tr, thread_hold);
 }
 
-/* tracer_kill - threads are reaped by their tracer, their process after them */
+/* Kill and reap the worker: its tracer must reap the threads first, then the
+ * process. */
 void tracer_kill(struct tracer *tr)
 {
     int status;

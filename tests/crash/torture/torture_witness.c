@@ -10,8 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MANY     255u    /* counts stay there */
-#define EARLY_NS 1000000 /* the two clocks are read one after the other */
+#define MANY 255u /* counters stop there */
+/* Tolerance: the two clocks are read one after the other */
+#define EARLY_NS 1000000
 
 const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_NO_FAULT] = "no fault",
@@ -31,7 +32,7 @@ const char *const torture_faults[TORTURE_FAULT_KINDS] = {
 };
 
 static struct torture_world *world;
-static int made = -1; /* the driver's descriptor of it */
+static int made = -1; /* the driver's descriptor of the file */
 static unsigned generation;
 
 /* ---- the file ---- */
@@ -131,7 +132,7 @@ _Atomic uint64_t *torture_record_of(struct torture_world *w, uint64_t number)
                : NULL;
 }
 
-/* small_of - the record of a tiny message, by its id (open addressing) */
+/* Find the record of a tiny message by its id (open addressing). */
 static _Atomic uint64_t *small_of(const char *id, size_t size, uint64_t *number)
 {
     uint64_t key = 0, at;
@@ -191,7 +192,7 @@ static void event_record(int what, uint64_t number,
     };
 }
 
-/* first_note - when this worker made its first delivery */
+/* Record when this worker made its first delivery. */
 static void first_note(void)
 {
     unsigned before =
@@ -237,21 +238,21 @@ static _Atomic uint64_t *identify(const struct torture_seen *s,
     return record;
 }
 
-/* repeat_fault - what is wrong with a delivery after those in the record: one
- * that is not the first is marked, or is the next attempt after a failure */
+/* Return what is wrong with a delivery, given the earlier ones. A delivery that
+ * is not the first must be marked, or be the next attempt after a failure. */
 static enum torture_fault_kind repeat_fault(const struct torture_record *r,
                                             const struct torture_seen *s,
                                             bool unique)
 {
-    /* A cancel frees the unique key, and the second copy may run. */
+    /* A cancel frees the unique key, so the second copy may run. */
     if (r->flags & TORTURE_CANCELLED)
         return unique ? TORTURE_NO_FAULT : TORTURE_RAN_ON;
-    /* The first copy died, or was cancelled, and perhaps nobody was told yet:
-     * the second copy is a new message then. */
+    /* The first copy died or was cancelled, perhaps before anybody was told.
+     * The second copy then counts as a new message. */
     if (unique && r->flags & TORTURE_KEY_FREE)
         return TORTURE_NO_FAULT;
     if (r->flags & (TORTURE_REPLAYED | TORTURE_MAY_REPEAT))
-        return TORTURE_NO_FAULT; /* may be in the queue twice */
+        return TORTURE_NO_FAULT; /* it may be in the queue twice */
     if (r->flags & TORTURE_OPEN && r->generation == generation)
         return TORTURE_OVERLAP;
     if (r->starts == 0)
@@ -287,7 +288,7 @@ static struct torture_record record_begin(_Atomic uint64_t *record,
     return old;
 }
 
-/* group_word - who runs in a group */
+/* Return a word that identifies the message and its worker in a group. */
 static uint64_t group_word(uint64_t number)
 {
     return (uint64_t)generation << 48 | (number + 1);
@@ -339,7 +340,8 @@ static void group_end(const struct torture_run *run, bool first)
                      (mine & ((UINT64_C(1) << 48) - 1)) - 1);
 }
 
-/* early_ns - how long before its time it runs; nobody told it to run now */
+/* Return by how many ns the message runs too early, unless messages may be told
+ * to run now. */
 static uint64_t early_ns(const struct torture_seen *s)
 {
     struct timespec ts;

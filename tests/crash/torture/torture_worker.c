@@ -1,4 +1,4 @@
-/* torture_worker.c - the worker under torture: start, end (see torture.h) */
+/* torture_worker.c - start and stop the worker under torture (see torture.h) */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #define STOP_NS   (30 * NS_PER_S)
 #define TICK_NS   200000
 
-/* arguments_add - all of a list */
+/* Append a list of arguments. */
 static size_t arguments_add(const char **argv, size_t n,
                             const char *const *list)
 {
@@ -28,7 +28,7 @@ static size_t arguments_add(const char **argv, size_t n,
     return n;
 }
 
-/* handler_arguments - as which the handler is run; `path` is filled in */
+/* Append the arguments for this kind of handler; `path` holds its path. */
 static size_t handler_arguments(const struct torture *t, const char **argv,
                                 size_t n, char path[PATH_MAX])
 {
@@ -36,7 +36,8 @@ static size_t handler_arguments(const struct torture *t, const char **argv,
                                         "handlers/torture_stream",
                                         "plugins/torture.so"};
     const char *exec[] = {"--on-exit", "3=discard", "--", path, NULL};
-    /* One at a time goes the whole way: sent, answered, done. */
+    /* With one message at a time, each is sent, answered and done before the
+     * next. */
     const char *window = t->world->terms.plain ? "1" : "16";
     const char *stream[] = {"--stream", "--window", window, "--", path, NULL};
     const char *plugin[] = {"--plugin", path, NULL};
@@ -51,7 +52,7 @@ static size_t handler_arguments(const struct torture *t, const char **argv,
                                                   : plugin);
 }
 
-/* log_to - what a child says is kept */
+/* Send the output of a child to the log. */
 static void log_to(const struct torture *t)
 {
     int log = open(place_path(t, "log"), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -88,7 +89,7 @@ static _Noreturn void program_exec(struct torture *t, const char **argv,
     _exit(127);
 }
 
-/* The last workers: which one was to be killed where. */
+/* The last workers, and where each was to be killed. */
 #define LIVES 12
 static char lives[LIVES][96];
 
@@ -110,9 +111,9 @@ void worker_print_lives(const struct torture *t)
             fprintf(stderr, "    %s\n", lives[i % LIVES]);
 }
 
-/* spool_arguments - what --spool of this program is to the worker. A process
- * for each message is slower than its senders: with a bound a leg ends within
- * seconds, and a spool that is full is killed, too. */
+/* Append the worker's flags for --spool. A process for each message is slower
+ * than the senders, so the spool is bounded for it: a leg ends within seconds,
+ * and a full spool is killed as well. */
 static size_t spool_arguments(const struct torture *t, const char **argv,
                               size_t n)
 {
@@ -172,7 +173,7 @@ uint64_t worker_first_ns(const struct torture *t)
 
     if (atomic_load(&t->world->first_generation) != t->worker.generation)
         return 0;
-    /* The witness writes the number first, then the time. */
+    /* The witness writes the number before the time. */
     ns = atomic_load(&t->world->first_ns);
     return ns > t->worker.begun_ns ? ns : 0;
 }
@@ -220,7 +221,8 @@ bool worker_stop(struct torture *t)
         return true;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM &&
         !worker_first_ns(t))
-        return true; /* it did not even listen yet: there was nothing to do */
+        return true; /* it had not set up its signals, so there was nothing to
+                      * do */
     t->failed = true;
     fprintf(stderr, "torture: the worker ended with status %x at SIGTERM\n",
             (unsigned)status);
