@@ -1,12 +1,12 @@
-/* kill_message.h - the messages of the kill test: each says what it must be
+/* kill_message.h - messages of the kill test, which can be checked on receipt
  *
  *   offset size
  *        0    1  'k'
  *        1    1  size of the whole body - 1
  *        2    4  number, host byte order
- *        6       bytes that follow from the number; the last ones 0xFF in
- *                every fifth message, which no text ends in
- * Bodies too short for that ("tiny") are all the same byte.
+ *        6       bytes computed from the number; every fifth message ends in
+ *                up to four bytes of 0xFF, which no text ends in
+ * A body of fewer than KILL_TINY bytes repeats one letter, chosen by its size.
  */
 #ifndef TESTS_CRASH_TORTURE_KILL_MESSAGE_H
 #define TESTS_CRASH_TORTURE_KILL_MESSAGE_H
@@ -18,13 +18,13 @@
 
 enum {
     KILL_HEAD = 6,
-    KILL_TINY = 10, /* bodies below that have no number */
+    KILL_TINY = 10, /* smaller bodies have no number */
     KILL_MAX = 256,
     KILL_EXIT_DEAD = 65,
     KILL_EXIT_DISCARD = 3,
 };
 
-/* kill_hash - a number well spread (splitmix64) */
+/* Return a well-mixed hash of x (splitmix64). */
 static inline uint64_t kill_hash(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
@@ -33,13 +33,13 @@ static inline uint64_t kill_hash(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* kill_size - KILL_TINY to KILL_MAX - `less` bytes for that number */
+/* Return the body size for a number: KILL_TINY to KILL_MAX - `less` bytes. */
 static inline size_t kill_size(uint32_t number, size_t less)
 {
     return KILL_TINY + kill_hash(number) % (KILL_MAX - less - KILL_TINY + 1);
 }
 
-/* kill_make - the body of a number, `size` bytes */
+/* Write the body of a number, `size` bytes. */
 static inline void kill_make(uint32_t number, size_t size, unsigned char *body)
 {
     size_t ones = number % 5 == 0 ? 1 + number / 5 % 4 : 0;
@@ -55,8 +55,8 @@ static inline void kill_make(uint32_t number, size_t size, unsigned char *body)
 
 enum kill_what { KILL_WRONG, KILL_WHOLE, KILL_CUT };
 
-/* kill_check - whether a body is what its number says; KILL_CUT: the end is
- * missing, all else is right */
+/* Check a body against the number in it. KILL_CUT: the body is right as far as
+ * it goes, but its end is missing. */
 static inline enum kill_what kill_check(const unsigned char *body, size_t size,
                                         uint32_t *number)
 {
@@ -80,7 +80,7 @@ static inline enum kill_what kill_check(const unsigned char *body, size_t size,
     return size == whole ? KILL_WHOLE : KILL_CUT;
 }
 
-/* kill_exit - how the handler ends for a number at its nth attempt */
+/* Return the exit status of the handler for a number at the given attempt. */
 static inline int kill_exit(uint32_t number, unsigned attempt)
 {
     if (number % 32 == 5)

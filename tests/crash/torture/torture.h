@@ -1,11 +1,10 @@
 /* torture.h - what the parts of the torture program share
  *
- * WHAT   A run: where it is, what it does, and what came of it.
+ * WHAT   One run: its files, its options and its results.
  * WHO    The driver; one thread.
- * OWNS   The scratch directory, the queue, the world's file, the worker.
- * FAILS  A problem that is not the worker's ends the program (torture_die);
- *        what the worker did wrong is counted, told, and makes the exit status
- *        1.
+ * OWNS   The scratch directory, the queue, the file of the world, the worker.
+ * FAILS  A problem of the test itself ends the program (torture_die). A fault
+ *        of the worker is printed and counted, and makes the exit status 1.
  */
 #ifndef TESTS_CRASH_TORTURE_H
 #define TESTS_CRASH_TORTURE_H
@@ -23,8 +22,9 @@ enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };
 
 enum { TORTURE_JOBS = 64 };
 
-/* What becomes of each message of --every-instruction and --every-call; from
- * PATH_WHOLE on a program is killed at a system call of its whole life. */
+/* What becomes of each message of --every-instruction and --every-call. From
+ * PATH_WHOLE on, a whole program is traced and killed at one of its system
+ * calls. */
 enum torture_path {
     PATH_DONE,
     PATH_RETRY,
@@ -32,16 +32,16 @@ enum torture_path {
     PATH_DISCARD,
     PATH_LATER,
     PATH_GROUP,
-    PATH_REPLAYED, /* a letter that was sent again is received */
-    PATH_RESUMED,  /* what a killed worker had in flight is delivered */
+    PATH_REPLAYED, /* a replayed letter is received */
+    PATH_RESUMED,  /* a message in flight at a kill is delivered */
     PATH_WHOLE,
-    PATH_RECOVERED = PATH_WHOLE, /* a worker, over what one left in flight */
-    PATH_REPLAY,                 /* mqdlq replay, of a letter */
-    PATH_RAW,                    /* the same with --raw */
+    PATH_RECOVERED = PATH_WHOLE, /* a worker starts and recovers */
+    PATH_REPLAY,                 /* mqdlq replay of a letter */
+    PATH_RAW,                    /* mqdlq replay --raw of a letter */
     PATH_REMOVE,                 /* mqdlq discard */
     PATH_IMPORT,                 /* mqdlq import */
     PATH_SEND,                   /* mqsend --raw */
-    PATH_UNIQUE,                 /* mqsend --unique; again, if it was killed */
+    PATH_UNIQUE,                 /* mqsend --unique; repeated after a kill */
     PATH_AT,                     /* mqsend --at */
     PATHS,
 };
@@ -60,13 +60,13 @@ struct torture_options {
     uint32_t failing; /* messages in a million that do not just succeed */
 };
 
-/* What a run came to. */
+/* Results of a run. */
 struct torture_sum {
     uint64_t kills, legs, messages, deliveries, repeats, unseen, retries;
     uint64_t dead, discarded, tiny, inferred, cut, replays, crashed, moved;
     uint64_t cancels, cancelled, unanswered, run_nows;
-    uint64_t life_ns, wall_ns; /* delivering; of the whole run */
-    uint64_t *recovery_ns;     /* of each worker that delivered */
+    uint64_t life_ns, wall_ns; /* while workers delivered; of the whole run */
+    uint64_t *recovery_ns;     /* for each worker that delivered */
     size_t recoveries, recovery_room;
 };
 
@@ -75,92 +75,100 @@ struct torture_worker {
     pid_t pid; /* 0: none */
     unsigned generation;
     uint64_t begun_ns;
-    bool asked; /* to stop, or to cancel */
+    bool asked; /* told to stop, or asked to cancel */
 };
 
 struct torture {
     const struct torture_options *options;
     enum torture_kind kind;
     char dir[PATH_MAX / 4], queue[64];
-    char file[TORTURE_PATH]; /* of the world */
+    char file[TORTURE_PATH]; /* path of the world */
     char runtime[64];        /* scratch directory in memory */
-    bool moved;              /* its "b", not its "a", is $RUNTIME_DIRECTORY */
-    uint32_t queue_size;     /* bytes of a message */
+    bool moved;              /* $RUNTIME_DIRECTORY is its "b", not its "a" */
+    uint32_t queue_size;     /* largest message, in bytes */
     struct torture_world *world;
     struct torture_worker worker;
     struct torture_sum sum;
-    uint64_t end_ns;  /* --seconds; UINT64_MAX: none */
-    const char *bins; /* where the programs are */
+    uint64_t end_ns;  /* end of --seconds, monotonic; UINT64_MAX: none */
+    const char *bins; /* folder of the programs */
     bool failed;
-    bool refused;       /* ptrace(2) is */
-    bool traced;        /* workers are, from their start on */
-    const char *plugin; /* instead of the one that notes what it sees */
+    bool refused;       /* ptrace(2) is not permitted */
+    bool traced;        /* workers are traced from their start */
+    const char *plugin; /* instead of the plugin that records deliveries */
 };
 
 /* ---- torture_place.c ---- */
 
 _Noreturn void torture_die(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
-/* A scratch directory, a queue, a world; ended by place_close whatever ends the
- * program. */
+/* Create a scratch directory, a queue and a world. However the program exits,
+ * place_close removes them. */
 void place_open(struct torture *t);
 void place_close(struct torture *t);
-/* The same name with other messages; what was in it is in it again. Nobody has
- * it open for sending but paused producers. */
+/* Replace the queue by one of the same name for messages of `size` bytes, and
+ * put its messages into the new one. No sender may have the queue open, except
+ * paused producers. */
 void place_resize(struct torture *t, uint32_t size);
 const char *place_path(const struct torture *t, const char *file);
-/* A file of what is in flight; "": the folder. */
+/* Return the path of a file in the runtime folder of the queue; "": of the
+ * folder itself. */
 const char *place_runtime(const struct torture *t, const char *file);
-/* Nothing in the queue, in a slot, or waiting in the store. */
+/* Return true if no message is in the queue, in a slot or waiting in the
+ * store. */
 bool place_settled(const struct torture *t);
 unsigned place_slots(const struct torture *t);
-/* Where the first one in use is, in the custody file; 0: there is none. */
+/* Return the offset of the first used slot in the custody file; 0: none is
+ * used. */
 uint64_t place_slot(const struct torture *t);
 long place_queued(const struct torture *t);
-/* A number out of the store; -1: there is none. */
+/* Return the number that a query of the store selects; -1: no row. */
 long long place_store(const struct torture *t, const char *sql);
-/* The store and the custody file as after a power cut. */
+/* Change the store and the custody file to what a power cut leaves. */
 void place_power_cut(const struct torture *t);
-/* The runtime folder of the queue is gone; nothing of it was in flight. */
+/* Remove the runtime folder of the queue, which holds no message in flight. */
 void place_lose(const struct torture *t);
-/* The file of the spool's ends has no name any more. */
+/* Remove the file with the ends of the spool. */
 void place_remove_ends(const struct torture *t);
 /* Remove the note of the runtime folder. */
 void place_remove_note(const struct torture *t);
-/* Have the custody file, which holds no message, name another store. */
+/* Make the custody file, which holds no message, name another store. */
 void place_other_store(const struct torture *t);
-/* The next worker has what is in flight in another place. */
+/* Switch the runtime directory of the next worker. */
 void place_move(struct torture *t);
-/* Each message in a slot, as custody_look shows it; what a visit gave, or 0. */
+/* Call `visit` for each message in a slot, as custody_look does. Return the
+ * first nonzero result of `visit`, or 0. */
 int place_custody(const struct torture *t,
                   int (*visit)(const struct custody_seen *seen, void *arg),
                   void *arg);
-/* As if there had never been a worker. */
+/* Remove all state and runtime files, as if no worker had ever run. */
 void place_forget(const struct torture *t);
-/* The message of a row, or of one of the spool, whose key has a minus;
- * TORTURE_MOST bytes at most; its size. */
+/* Copy the message of a row into `data`, at most TORTURE_MOST bytes, and return
+ * its size. A negative `row` is a row of the spool. */
 size_t place_row(const struct torture *t, long long row, unsigned char *data);
-/* The end of what the workers said. */
+/* Print the end of the workers' output. */
 void place_print_log(const struct torture *t);
 
 /* ---- torture_worker.c ---- */
 
-/* `kill_at`: its $MQW_KILL_AT, or NULL. More arguments may follow, or NULL. */
+/* Start a worker with `kill_at` as its $MQW_KILL_AT and `more` as further
+ * arguments; both may be NULL. */
 void worker_start(struct torture *t, const char *kill_at,
                   const char *const *more);
-/* It made a delivery: since when, 0: not yet. */
+/* Return when the worker made its first delivery; 0: it has made none. */
 uint64_t worker_first_ns(const struct torture *t);
-/* Whether it ended; its status as of waitpid. */
+/* Reap the worker if it has exited. Return true and its wait status if so. */
 bool worker_ended(struct torture *t, int *status);
-/* SIGKILL, and reap it. That it had crashed by itself is a failure. */
+/* Kill the worker with SIGKILL and reap it. A worker that has crashed before is
+ * a failure of the run. */
 void worker_kill(struct torture *t);
-/* SIGTERM; false: it did not end well, and that was told. */
+/* Stop the worker with SIGTERM. Return false if it did not exit cleanly, after
+ * printing why. */
 bool worker_stop(struct torture *t);
-/* Print the last workers, for a run that failed. */
+/* Print the last workers and where each was to be killed, for a failed run. */
 void worker_print_lives(const struct torture *t);
-/* Note how long it took to its first delivery. */
+/* Record how long the worker took to its first delivery. */
 void worker_note(struct torture *t, uint64_t until_ns);
-/* Any program of ours, to its end: its status. */
+/* Run one of our programs to its end and return its wait status. */
 int program_run(struct torture *t, const char *kill_at,
                 const char *const *arguments);
 pid_t program_start(struct torture *t, const char *kill_at,
@@ -168,120 +176,128 @@ pid_t program_start(struct torture *t, const char *kill_at,
 
 /* ---- torture_audit.c ---- */
 
-/* Everything is settled: hold all against what was sent, and forget it. */
+/* Check all messages sent since the last audit, all of which must be settled,
+ * and then forget them. */
 void audit(struct torture *t);
-/* A body behind its header, if there is one. */
+/* Return the body behind the header, if there is a header. */
 const unsigned char *audit_body(const unsigned char *data, size_t *size);
-/* What no longer comes to an end is told. */
+/* Print the messages that have not been settled in time. */
 void audit_stuck(struct torture *t);
-/* Processes that outlived everything. */
+/* Report processes of the run that are still alive. */
 void audit_leftovers(struct torture *t);
 
 /* ---- torture_legs.c ---- */
 
-/* Kills at random moments, in legs: some kills, then an audit. */
+/* Kill workers at random moments, in legs: up to 50 kills, then an audit. */
 void legs_run(struct torture *t, uint64_t kills);
-/* The end of a leg: producers pause, a worker brings all to an end; audit. */
+/* End a leg: pause the producers, let a worker finish all messages, audit. */
 bool leg_end(struct torture *t);
 uint64_t torture_random(uint64_t below);
 void torture_nap(uint64_t ns);
-/* A stop was asked for, or the time is over, or something failed. */
+/* Return true if the run was interrupted, has used its time or has failed. */
 bool torture_over(const struct torture *t);
 
-/* Choose what the next cancel is of: a row that waits, of the spool if that
- * has one; or a message that waits in a slot and has no row. False: there is
- * none. */
+/* Choose what to cancel next. steer_row: a waiting row, from the spool if the
+ * spool has one. steer_held: a message that waits in a slot and has no row.
+ * Return false if there is none. */
 bool steer_row(struct torture *t);
 bool steer_held(struct torture *t);
-/* mqctl cancels it, to its end or its kill: its status. What it said, or has
- * written, holds from now on. */
+/* Cancel the chosen message by mqctl, which is killed at `kill_at` if that is
+ * not NULL. Return the wait status of mqctl. If mqctl succeeded or wrote its
+ * mark, the message must not run from now on. */
 int steer_cancel(struct torture *t, const char *kill_at);
-/* The worker that runs has begun it. */
+/* Return true if the running worker has started the chosen message. */
 bool steer_begun(const struct torture *t);
-/* It has its mark in the store. */
+/* Return true if the chosen message is marked as cancelled in the store. */
 bool steer_marked(const struct torture *t);
-/* It may have been, and nobody was told. */
+/* Note that the chosen message may have been cancelled without an answer. */
 void steer_unanswered(void);
-/* It is cancelled, and must not run any more. */
+/* Note that the chosen message is cancelled and must not run again. */
 void steer_hold(struct torture *t);
 
-/* Wait until it has delivered; false: it ended, which was told. */
+/* Wait for the worker's first delivery. Return false if the worker exited
+ * before it, after printing that. */
 bool worker_delivers(struct torture *t);
 
 /* ---- torture_points.c ---- */
 
-/* Kills at each named step. */
+/* Kill at each named step. */
 void points_run(struct torture *t);
 
 /* ---- torture_steps.c ---- */
 
-/* Kills at each step of a message: in jobs, which have a place each. */
+/* Kill at each step of a message, by parallel jobs with a queue each. */
 void steps_run(struct torture *t);
 
 /* ---- torture_count.c ---- */
 
-/* How many instructions a message costs, and where they are, is printed; false:
- * nobody may trace a process here. */
+/* Count the instructions of a message and print them by function. Return false
+ * if ptrace(2) is not permitted. */
 bool count_run(const struct torture_options *o);
 
-/* Run on the nth of the processors that there are, round and round: a step
- * costs two thread switches, which are dear between processors. */
+/* Run on one processor, the `nth` modulo the number of processors. A traced
+ * step costs two thread switches, which are expensive between processors. */
 void processor_take(unsigned nth);
 
 /* ---- torture_syncer.c ---- */
 
-/* A process that writes the custody file, and the file systems of it and of the
- * state directory, to the disk all the time; it ends with the driver. */
+/* Start a process that keeps writing the custody file, its file system and that
+ * of the state directory to disk. It exits with the driver. */
 void syncer_start(struct torture *t);
-void syncer_stop(void); /* until syncer_start */
+void syncer_stop(void); /* pause it until syncer_start */
 void syncer_end(void);
-/* A worker was started: its custody file is found by what it has mapped. */
+/* Make the syncer write the custody file that the new worker maps. */
 void syncer_follow(const struct torture *t);
-/* How often custody was written so far. */
+/* Return how often the custody file was written. */
 uint64_t syncer_count(void);
 
 /* ---- torture_scenes.c ---- */
 
-/* Bring the worker, or mqdlq, to the point; true: it was killed there. What was
- * killed has been reaped. */
+/* Bring the worker or mqdlq to a named step. Return true if it was killed
+ * there; the killed process has been reaped. */
 bool scene_play(struct torture *t, const char *point);
-/* Whether any handler of this kind can come there. */
+/* Return true if this kind of handler can pass the step. */
 bool scene_possible(const struct torture *t, const char *point);
-/* The point is one of a queue that is just begun: nothing was taken yet. */
+/* Return true if only a new queue passes the step, before its first message. */
 bool scene_first(const char *point);
-/* With $MQW_KILL_AT, until it dies there: true; false: not in time, or not of
- * that, and it was killed. `ask` is called again and again; may be NULL. */
+/* Wait until the worker dies at its $MQW_KILL_AT and return true. If it does
+ * not die in time, kill it and return false. `ask` is called repeatedly while
+ * waiting; it may be NULL. */
 bool scene_await(struct torture *t, void (*ask)(struct torture *t));
 
 /* ---- torture_letters.c ---- */
 
-/* mqdlq is killed at a point while it replays or discards a letter. */
+/* Kill mqdlq at a named step while it replays or discards a letter. */
 bool letters_play(struct torture *t, const char *point);
-/* A letter is sent again, by a mqdlq that runs beside all else. */
+/* Start an mqdlq that replays a letter while everything else goes on. */
 void letters_send(struct torture *t);
-/* ... until it has ended, with a worker that makes room for it. */
+/* Wait until the mqdlq of letters_send exits, with a worker to make room in the
+ * queue. */
 void letters_sent(struct torture *t);
-/* Which of our messages a row is, as for place_row; NULL: none, or no row. */
+/* Return the record of the message in a row (see place_row) and its plan; NULL:
+ * no row, or not a message of this run. */
 _Atomic uint64_t *letters_record(struct torture *t, long long row,
                                  struct torture_plan *plan);
-/* The same of a message as it was received. */
+/* Return the same for a received message. */
 _Atomic uint64_t *letters_record_of(struct torture *t,
                                     const unsigned char *data, size_t size,
                                     struct torture_plan *plan);
-/* A letter is marked as sent though it is in no queue; false: there is none. */
+/* Leave a letter marked as sent that is in no queue. Return false if there is
+ * no letter. */
 bool letters_strand(struct torture *t);
-/* Those are dead letters again after a machine went down. */
+/* Turn those letters back into dead letters, as a reboot does. */
 void letters_reboot(struct torture *t);
-/* All letters are sent again, to a queue with room for them. */
+/* Replay all letters; the queue must have room for them. */
 void letters_replay(struct torture *t);
-/* mqdlq replays, discards or imports a letter; its pid ... */
+/* Start an mqdlq that replays, discards or imports a letter; return its pid. */
 pid_t letters_start(struct torture *t, enum torture_path path);
-/* ... and once more if it was killed before it was done; false: it had `ended`,
- * and it was not, which was told. */
+/* Finish what letters_start began, with a second mqdlq if the first was killed
+ * too early. Return false if mqdlq exited (`ended`) without having done it,
+ * after printing that. */
 bool letters_again(struct torture *t, enum torture_path path, bool ended);
-/* No letter is marked any more: each is sent again. The worker runs. */
+/* Replay letters until none is marked as sent. A worker must be running. */
 void letters_unstrand(struct torture *t);
-/* The dead-letter queue: its name; take all that is in it. */
+/* Return the name of the dead-letter queue. */
 const char *letters_queue(const struct torture *t);
 void letters_receive(struct torture *t);
 

@@ -1,16 +1,16 @@
-/* torture_changes.h - what outlives a worker that is killed, as it changes
+/* torture_changes.h - notice changes of what outlives a killed worker
  *
- * WHAT   The files that a worker has mapped and that the next one goes by:
- *        custody, and the ends of a spool; and what handlers noted of the
- *        messages of a try. Seen as the worker's stores leave them. Its memory
- *        goes with it, so a kill at any instruction between two changes leaves
- *        the same as at the first of them.
+ * WHAT   Watches the files that a worker maps and that the next worker reads
+ *        (custody, and the ends of a spool) and the notes of the handlers about
+ *        the messages of a try. A killed worker's own memory is gone, so a
+ *        kill at any instruction between two changes leaves the same as a kill
+ *        at the first of them.
  * WHO    A job of torture_steps.c, while the worker is traced.
  * OWNS   The mappings and a copy of each, until changes_close.
  * FAILS  By torture_die.
  *
- * Not seen: what SQLite shares (tracer_pass leaves it out), and the counters,
- * by which no start decides what becomes of a message.
+ * Not watched: the memory that SQLite shares (tracer_pass skips SQLite) and the
+ * counters, which no start uses to decide about a message.
  */
 #ifndef TESTS_CRASH_TORTURE_CHANGES_H
 #define TESTS_CRASH_TORTURE_CHANGES_H
@@ -21,23 +21,23 @@
 
 struct torture;
 
-/* A part of it, and how it was. */
+/* One watched area and its contents at the last call. */
 struct changes_view {
     const void *now;
     void *before;
     size_t size;
-    bool mapped; /* by changes_open */
+    bool mapped; /* mapped by changes_open */
 };
 struct changes {
     struct changes_view views[4];
     unsigned count;
 };
 
-/* The worker runs; `first` and the `n` - 1 after it are the numbers of its
- * messages, all of one producer. */
+/* Watch the files of a running worker and the records of `n` messages of one
+ * producer, numbered from `first`. */
 void changes_open(struct changes *c, const struct torture *t, uint64_t first,
                   unsigned n);
-/* Whether anything has changed since the last call; a tracer_look. */
+/* Return true if anything has changed since the last call; a tracer_look. */
 bool changes_seen(void *changes);
 void changes_close(struct changes *c);
 
