@@ -1,15 +1,15 @@
-/* soak_samples.h - what a program holds at rest, and whether that grows
+/* soak_samples.h - measure what a program holds at rest, and whether it grows
  *
- * WHAT   Memory, descriptors, threads and the like, one number of each a day;
- *        grows() by their slope, never by a bound.
+ * WHAT   One number a day for memory, descriptors, threads and the like.
+ *        series_grows() looks at the slope and needs no absolute limit.
  * WHO    test_soak.c
  * OWNS   Nothing.
- * FAILS  By ending the test, where a program is not there.
+ * FAILS  By ending the test, if a program is not there.
  *
- * The first quarter of the days is warming up and is left out. What is left is
- * cut in four: it grows when the median of each part is above that of the part
- * before, by more than the grain. What steps up once, or comes and goes, does
- * not.
+ * The first quarter of the days is for warming up and is left out. The rest is
+ * cut in four parts. A series grows if the median of each part is above that of
+ * the part before by more than the grain. A single step, or a value that comes
+ * and goes, is not growth.
  */
 #ifndef TESTS_CRASH_SOAK_SAMPLES_H
 #define TESTS_CRASH_SOAK_SAMPLES_H
@@ -28,7 +28,7 @@ enum { SOAK_DAYS = 20000, SOAK_PARTS = 4 };
 
 struct series {
     const char *name;
-    long grain; /* less is noise: pages, what an allocator keeps */
+    long grain; /* smaller steps are noise: pages, free memory kept */
     size_t n;
     long at[SOAK_DAYS];
 };
@@ -46,7 +46,7 @@ static inline int series_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* series_median - of n values from `from` on; the lower of two */
+/* Return the median of n values from `from` on; the lower one of two. */
 static inline long series_median(const struct series *s, size_t from, size_t n)
 {
     static long part[SOAK_DAYS];
@@ -81,7 +81,7 @@ static inline void series_flat(const struct series *s)
     cr_expect_not(series_grows(s), "%s grows", s->name);
 }
 
-/* soak_status - KiB, or threads, of a line in /proc/PID/status */
+/* Return a number from /proc/PID/status: KiB, or threads. */
 static inline long soak_status(pid_t pid, const char *field)
 {
     char path[64], line[256];
@@ -98,7 +98,7 @@ static inline long soak_status(pid_t pid, const char *field)
     return value;
 }
 
-/* soak_memory - KiB that are its own, or shared memory that it touched */
+/* Return the KiB of private memory and of shared memory that was touched. */
 static inline long soak_memory(pid_t pid)
 {
     return soak_status(pid, "RssAnon:") + soak_status(pid, "RssShmem:");
@@ -109,7 +109,7 @@ static inline long soak_threads(pid_t pid)
     return soak_status(pid, "Threads:");
 }
 
-/* soak_entries - of a folder */
+/* Return how many entries a folder has. */
 static inline long soak_entries(const char *path)
 {
     long n = 0;
@@ -130,7 +130,7 @@ static inline long soak_descriptors(pid_t pid)
     return soak_entries(path);
 }
 
-/* soak_kib - of a file; 0: there is none */
+/* Return the size of a file in KiB; 0: there is no file. */
 static inline long soak_kib(const char *path)
 {
     struct stat st;

@@ -1,10 +1,10 @@
 /* test_every_instruction.c - the short form of --every-instruction,
  * --every-change and --every-call of the torture program (torture_steps.c)
  *
- * A prime stride meets each run of a loop elsewhere. With a stride of 1 each
- * change is killed at: that is the whole way, and no short form of it.
- * A system call is a change, so --every-call is for programs and for what has
- * no short way by changes.
+ * A prime stride hits each round of a loop at another place. A stride of 1
+ * kills at each change, so those tests are complete. System calls are changes
+ * as well, so --every-call is only for programs, and for a path that has too
+ * many changes.
  */
 #include "tests/crash/torture_test.h"
 

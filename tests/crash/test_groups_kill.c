@@ -1,8 +1,8 @@
-/* test_groups_kill.c - the worker is killed again and again; groups keep their
- * order, no two deliveries of one overlap, nothing is lost
+/* test_groups_kill.c - kill the worker again and again: groups keep their
+ * order, deliveries of a group never overlap, and nothing is lost
  *
- * The handler (turn.c) notes when each delivery starts and ends. KILLS=n for
- * more kills than 20, SEED=n for the same moments.
+ * The handler (turn.c) notes when each delivery starts and ends. KILLS=n makes
+ * n instead of 20 kills, SEED=n repeats their moments.
  */
 #include <criterion/criterion.h>
 #include <bsd/stdlib.h>
@@ -17,7 +17,7 @@
 #include "tests/harness/turns.h"
 
 #define KILLS   20
-#define LATE_US 20000 /* a kill comes up to that long after what it waits for */
+#define LATE_US 20000 /* most time between an awaited event and the kill */
 
 TestSuite(groups_kill, .init = harness_init, .fini = harness_fini,
           .timeout = 3600);
@@ -39,7 +39,7 @@ static unsigned seed_random(void)
     return seed;
 }
 
-/* worker_start - each one is a generation of its own */
+/* Start a worker; each one has a generation number. */
 static struct harness_process *worker_start(const char *q, const char *slots,
                                             const char *ms, const char *percent)
 {
@@ -53,7 +53,7 @@ static struct harness_process *worker_start(const char *q, const char *slots,
                           ms, percent, text);
 }
 
-/* kill_soon - a worker that runs, at no particular moment */
+/* Kill a running worker at a random moment. */
 static void kill_soon(struct harness_process *w)
 {
     nanosleep(&(struct timespec){.tv_nsec = random() % LATE_US * 1000}, NULL);
@@ -61,14 +61,14 @@ static void kill_soon(struct harness_process *w)
     harness_kill(w);
 }
 
-/* all_done - each message ended done, and nothing is left of any */
+/* Return true if each message was done and none is left in the store. */
 static bool all_done(const char *q, size_t messages)
 {
     return turns_done() >= messages && turns_distinct() == messages &&
            turns_rows(q, TURNS_ANY) == 0;
 }
 
-/* finish - what must hold at the end */
+/* Let the worker finish, and check the result. */
 static void finish(struct harness_process *w, const char *q, size_t messages)
 {
     struct turns t;
@@ -149,7 +149,7 @@ Test(groups_kill, order_holds_while_messages_are_parked_and_come_back)
     finish(worker_start(q, "16", "1", "0"), q, 3 * EACH);
 }
 
-/* The same message is killed again and again. */
+/* The same message is running at each kill. */
 Test(groups_kill, a_group_goes_on_in_order_when_its_head_was_killed)
 {
     const char *q = harness_queue(0, 0);
@@ -177,7 +177,7 @@ Test(groups_kill, a_parked_message_says_that_it_came_before_and_dies_of_crashes)
     for (unsigned i = 0; i < 3; i++)
         turns_send_number(q, "a", 0, 0, i);
     harness_until(turns_rows(q, TURNS_PARKED) == 2, 10000);
-    turns_tell("gate", "0.1"); /* before it can have its turn */
+    turns_tell("gate", "0.1"); /* before the message can have its turn */
     turns_untell("fail", "0.0");
     for (size_t i = 1; i <= 2; i++) {
         harness_until(harness_lines_with("turns", " 0.1") >= i, 10000);

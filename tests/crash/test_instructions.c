@@ -1,10 +1,10 @@
-/* test_instructions.c - what a message costs, in user instructions from the
+/* test_instructions.c - count the user instructions of a message, from the
  * return of one mq_receive to the call of the next
  *
- * That number is the same on each machine, quiet or not, so it is what speed is
- * steered by. Who takes instructions away lowers the bounds to what is left and
- * 3 %; who deletes a trick that did not pay (docs/performance.md) raises them.
- * `make instructions` says where the others are.
+ * The number is the same on every machine, quiet or busy, so it can bound the
+ * cost of a message. If you save instructions, lower the bounds to 3 % above
+ * the new number; if you delete an optimization that did not pay
+ * (docs/performance.md), raise them. `make instructions` prints the functions.
  */
 #include "tests/crash/torture_test.h"
 
@@ -22,8 +22,8 @@
 /* With --timeout, each message with a group. Measured 725. */
 #define ALL_ON_MOST MOST(750)
 
-/* On a busy machine a look at the kernel's clocks falls due in most of the
- * messages of a run; not in those of each run. */
+/* On a busy machine, most messages of a run may read the kernel's clocks, but
+ * not those of every run. */
 #define RUNS 10
 
 TestSuite(instructions, .init = harness_init, .fini = harness_fini,

@@ -1,9 +1,10 @@
-/* test_kill.c - the worker is killed again and again at random moments; no
- * message is lost, invented, changed, or repeated without saying so
+/* test_kill.c - kill the worker again and again at random moments: no message
+ * is lost, invented or changed, and each repeat is marked
  *
  * Producers keep the queue full with plain mq_send. The handler (witness.c)
- * notes what it was given. At the end the notes and the store are held against
- * what was sent. KILLS=n for more kills than 200, SEED=n for the same moments.
+ * notes each delivery. At the end the test compares the notes and the store
+ * with what was sent. KILLS=n makes n instead of 200 kills, SEED=n repeats
+ * their moments.
  */
 #include <criterion/criterion.h>
 #include <bsd/stdlib.h>
@@ -29,26 +30,26 @@
 #include "tests/harness/sweep.h"
 
 #define PRODUCERS  2
-#define NUMBERS    (1u << 18) /* of one producer, at most */
+#define NUMBERS    (1u << 18) /* most messages of a producer */
 #define KILLS      200
 #define KILL_MS    100 /* most time from a start or delivery to a kill */
 #define DRAIN_MS   60000
 #define HEADER_FMT "MQW/1\nsize: %zu\nx-number: %u\n\n"
 
-/* What producers share with the test. a = atomic, all */
+/* State that producers share with the test. a = atomic, all */
 struct producers {
     atomic_bool stop;
-    atomic_uint sent[PRODUCERS]; /* numbers below are in the queue */
-    atomic_uint tiny[KILL_TINY]; /* by size */
+    atomic_uint sent[PRODUCERS]; /* numbers below were sent */
+    atomic_uint tiny[KILL_TINY]; /* sent messages, by size */
 };
 static struct producers *producers;
-static pid_t producer_pid[PRODUCERS]; /* 0: it has ended */
+static pid_t producer_pid[PRODUCERS]; /* 0: exited */
 
 TestSuite(kill, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
 /* ---- sending ---- */
 
-/* message_make - every seventh message gets a text header; its size */
+/* Make a message and return its size. Every seventh one has a text header. */
 static size_t message_make(uint32_t number, char *message)
 {
     unsigned char body[KILL_MAX];
@@ -65,7 +66,7 @@ static size_t message_make(uint32_t number, char *message)
     return head + size;
 }
 
-/* message_send - a message of that number, before some a tiny one */
+/* Send a message, and before some messages a tiny one. */
 static void message_send(mqd_t q, unsigned producer, unsigned i)
 {
     uint32_t number = producer * NUMBERS + i;
@@ -109,7 +110,8 @@ static void producers_start(const char *queue)
     }
 }
 
-/* producers_gone - one that waits for room needs a worker to end */
+/* Return true if all producers have exited. A producer that waits for room
+ * needs a running worker for that. */
 static bool producers_gone(void)
 {
     bool gone = true;
@@ -138,7 +140,7 @@ static struct harness_process *worker_start(const char *queue)
                           harness_handler("witness"));
 }
 
-/* state_path - a file of the worker; queue names start with a slash */
+/* Return the path of a file of the worker. Queue names start with a slash. */
 static const char *state_path(const char *queue, const char *file)
 {
     return harness_path("%s%s/%s", harness_state_dir(), queue, file);
@@ -183,7 +185,7 @@ static void note_add(struct notes *n, const char *line)
     n->at[n->count++] = note;
 }
 
-/* by_key - the notes of one message together, in order of time */
+/* Sort notes by message, and by time for each message. */
 static int by_key(const void *a, const void *b)
 {
     const struct note *x = a, *y = b;
@@ -210,12 +212,12 @@ static struct notes notes_read(void)
 
 /* ---- the audit ---- */
 
-/* What one run came to, for the summary. */
+/* Results of a run, for the summary. */
 struct tally {
     unsigned long messages, deliveries, redelivered, retried, inferred, cut;
     unsigned long discarded, dead;
     unsigned tiny[KILL_TINY];
-    bool ended[PRODUCERS * NUMBERS]; /* by number: a final end was noted */
+    bool ended[PRODUCERS * NUMBERS]; /* by number: its final end was noted */
     uint8_t letters[PRODUCERS * NUMBERS];
 };
 
@@ -279,7 +281,7 @@ static void message_check(const struct note *n, size_t count, struct tally *t)
     cr_assert(final, "%s was never settled", n[0].key);
 }
 
-/* message_count - which message that was; each must have been sent */
+/* Count the message, which must have been sent. */
 static void message_count(const char *key, struct tally *t)
 {
     unsigned long number = strtoul(key + 1, NULL, 10);
@@ -334,7 +336,7 @@ static void letter_check(const char *data, size_t size, bool inferred,
     t->dead++;
 }
 
-/* letters_audit - exactly those that had to die are in the store, once */
+/* Check that exactly the messages that had to die are in the store, once. */
 static void letters_audit(const char *path, struct tally *t)
 {
     sqlite3 *db;
@@ -360,7 +362,7 @@ static void letters_audit(const char *path, struct tally *t)
             cr_assert_eq(t->letters[i], 1, "the letter of n%u is lost", i);
 }
 
-/* is_of_test - whether a process was started by the worker of this test */
+/* Return true if the worker of this test started the process. */
 static bool is_of_test(const char *pid)
 {
     char wanted[512];
@@ -386,7 +388,7 @@ static void no_process_left(void)
     closedir(proc);
 }
 
-/* audit - what was sent against what was noted and stored */
+/* Compare what was sent with what was noted and stored. */
 static void audit(const char *queue, unsigned kills)
 {
     static struct tally t;
@@ -433,7 +435,7 @@ static void live_until(struct harness_process *w, off_t before, unsigned slow)
     nanosleep(&at, NULL);
 }
 
-/* drain - one more worker, until all is settled */
+/* Let one more worker settle all messages. */
 static void drain(const char *queue)
 {
     struct harness_process *w = worker_start(queue);

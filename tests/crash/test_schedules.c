@@ -1,5 +1,7 @@
-/* test_schedules.c - some orders of the threads of flow, and the faults that
- * such runs find (tests/schedules/schedules.c); make schedules tries many more
+/* test_schedules.c - try some thread schedules of the worker's flow, and check
+ * that such runs find faults (tests/schedules/schedules.c)
+ *
+ * make schedules tries many more.
  */
 #include <criterion/criterion.h>
 #include <string.h>

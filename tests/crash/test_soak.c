@@ -1,15 +1,14 @@
-/* test_soak.c - weeks in minutes: nothing grows, and each message has one end
+/* test_soak.c - weeks in minutes: nothing grows, and each message ends once
  *
- * One worker, one page and their clock, which is set a day ahead again and
- * again, and back. Each day brings messages, retries, dead letters, groups and
- * delays; a disk that is full, a queue that is removed, a cap that goes down
- * and up, all settings loaded again, a pause, letters that are sent again, a
- * log that is rotated. At the end of a day all is at rest: what the programs
- * hold then is compared with the days before, and the counters add up. After a
- * span of days the worker is stopped in the middle of its work, and the next
- * span is that of another process. MQW_SOAK_SECONDS makes it longer (make soak
- * SOAK_SECONDS=3600). Under a sanitizer (make soak-asan) memory is not
- * compared: that keeps what was freed for a while.
+ * The test runs a worker and mqctl serve ("the page") and sets their clock
+ * ahead a day at a time, and sometimes back. Each day brings messages, retries,
+ * dead letters, groups and delays, and one of: a full disk, a removed queue, a
+ * lowered cap and a pause, replayed letters. At the end of a day everything is
+ * at rest: the counters must add up, and what the programs hold is compared
+ * with the days before. After a span of days the worker is stopped in the
+ * middle of its work and another one continues. MQW_SOAK_SECONDS makes the test
+ * longer (make soak SOAK_SECONDS=3600). Under a sanitizer (make soak-asan)
+ * memory is not compared, because sanitizers keep freed memory for a while.
  */
 #include "tests/crash/soak_samples.h"
 #include "tests/e2e/serve/serve_fixture.h"
@@ -22,27 +21,27 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
-#define SHORT_DAYS 12 /* unless told how long, and one more of another worker */
-#define SPAN_DAYS  400 /* of one worker */
+#define SHORT_DAYS 12  /* without MQW_SOAK_SECONDS; the next worker adds one */
+#define SPAN_DAYS  400 /* days of one worker */
 #define LEAK_DAYS  8
 #define DAY_S      86400L
 #define NUMBERS    2000000
 #define REST_MS    30000
 #define BATCH      40
-#define GROUP      8 /* in one group */
-#define HELD       9 /* that the worker may leave in the queue */
-/* Less is no growth: pages of the journal and of what an allocator keeps that
- * are touched for the first time; a -wal that has not come to the 4 MiB at
- * which SQLite begins it anew. */
+#define GROUP      8 /* messages a day with a group */
+#define HELD       9 /* messages that have room in the queue */
+/* Smaller growth is noise: pages of the journal and of the allocator that are
+ * touched for the first time, and a -wal below the 4 MiB at which SQLite starts
+ * it again from the front. */
 #define MEMORY_KIB 256
 #define WAL_KIB    1400
 #define STORE_KIB  256
 
-/* What is known of a number, whose body it is (plugins/ledger.c). */
+/* What is known of a message, whose body is its number (plugins/ledger.c). */
 struct entry {
     uint8_t ends;
     bool sent, cancelled;
-    uint32_t attempts; /* bits of those that began */
+    uint32_t attempts; /* bits of the attempts that were started */
 };
 
 static struct soak {
@@ -74,7 +73,7 @@ static struct entry *entry(unsigned long n)
     return &soak.entries[n];
 }
 
-/* is_letter - a number that dies, each time it runs */
+/* Return true for a message that dies at each attempt. */
 static bool is_letter(unsigned long n)
 {
     return n % 100 == 0;
@@ -107,7 +106,7 @@ static void ledger_read(void)
 
 /* ---- rest ---- */
 
-/* balanced - nothing is on its way, and each delivery has its end */
+/* Return true if no message is under way and each delivery has ended. */
 static bool is_at_rest(void)
 {
     static const char *const none[] = {"depth",   "waiting", "parked",
@@ -130,7 +129,7 @@ static bool is_at_rest(void)
 
 /* ---- the log ---- */
 
-/* As docs/systemd.md has it; where there is no logrotate, by hand. */
+/* The configuration in docs/systemd.md; without logrotate, the same by hand. */
 static const char rotation[] =
     "cd \"$1\"; umask 077\n"
     "PATH=$PATH:/usr/sbin\n"
@@ -156,7 +155,7 @@ static void log_rotate(void)
 
 /* ---- a day's work ---- */
 
-/* clock_set - for the programs of this test */
+/* Set the clock of the programs of this test. */
 static void clock_set(long seconds)
 {
     char text[32];
@@ -225,8 +224,8 @@ static long wal_kib(void)
         harness_path("%s%s/store.db-wal", harness_state_dir(), soak.queue));
 }
 
-/* wal_empty - another program brings the -wal to its end: each commit needs
- * room of the disk again */
+/* Empty the -wal from another process, so that each commit needs space on the
+ * disk again. */
 static void wal_empty(void)
 {
     sqlite3 *db;
@@ -235,7 +234,7 @@ static void wal_empty(void)
                                            soak.queue),
                               &db),
                  SQLITE_OK);
-    /* One that has read nothing does not know that there is a -wal. */
+    /* A connection that has read nothing would not find the -wal. */
     cr_assert_eq(sqlite3_exec(db, "SELECT 1 FROM messages", NULL, NULL, NULL),
                  SQLITE_OK);
     harness_until(sqlite3_wal_checkpoint_v2(db, NULL,
@@ -366,7 +365,7 @@ static void view_page(void)
         continue;
 }
 
-/* samples_take - what is held at the end of a day */
+/* Record what the programs hold at the end of a day. */
 static void samples_take(void)
 {
     pid_t w = harness_pid(soak.worker), p = harness_pid(soak.page.p);
@@ -435,7 +434,7 @@ static void series_begin(void)
     soak.page_threads = SERIES("threads of the page", 1);
 }
 
-/* worker_begin - its log is empty, or there is none yet */
+/* Start a worker; its log must be empty or missing. */
 static void worker_begin(void)
 {
     const char *more = "exec \"$@\" 2>>\"$TEST_DIR/log\"";
@@ -452,7 +451,7 @@ static void worker_begin(void)
     series_begin();
 }
 
-/* worker_end - an orderly end; what it counted is kept */
+/* Stop the worker cleanly and keep its count of deaths. */
 static void worker_end(void)
 {
     soak.died += (unsigned long)ctl_number(soak.queue, "died");
@@ -470,7 +469,8 @@ static void restart(void)
     worker_begin();
 }
 
-/* soak_start - worker and page; `leak`: the plugin keeps descriptors */
+/* Start the worker and the page. `leak`: an environment variable that makes the
+ * plugin keep descriptors; NULL: none. */
 static void soak_start(const char *leak)
 {
     char text[512];
@@ -521,7 +521,7 @@ static void audit(void)
            soak.cancelled, letters, soak.full);
 }
 
-/* held_flat - what the programs held, and whether it grew */
+/* Check that nothing that the programs hold has grown. */
 static void held_flat(void)
 {
     const struct series *memory[] = {&soak.memory, &soak.page_memory};

@@ -1,7 +1,7 @@
-/* test_torture.c - the short form of the torture program (torture.c): kills at
- * random moments with each kind of handler
+/* test_torture.c - the short form of the torture program (torture.c): kill at
+ * random moments, with each kind of handler
  *
- * make torture is the long form. KILLS=n for more kills than 30 at random.
+ * make torture is the long form. KILLS=n makes n instead of 30 random kills.
  */
 #include "tests/crash/torture_test.h"
 

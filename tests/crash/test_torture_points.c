@@ -1,5 +1,5 @@
-/* test_torture_points.c - the programs as they are built to be killed at named
- * steps: a kill at each of them, once
+/* test_torture_points.c - kill the programs that `make points` builds once at
+ * each named step
  *
  * make torture TORTURE_FLAGS=--points is the long form.
  */
@@ -53,8 +53,8 @@ Test(torture_points, forget_killed_at_each_step_comes_to_its_end_at_the_next)
     }
 }
 
-/* A message fails once, if it is a retry, and hangs after that, until the file
- * `ok`. */
+/* The message "retry" fails once. After that, and for other messages, the
+ * handler hangs until the file `ok` exists. */
 #define HANGS                                                             \
     "--max-concurrency", "2", "--backoff", "1ms", "--", "sh", "-c",       \
         "read m; echo $m $MQW_ATTEMPT $MQW_REDELIVERED >>runs; [ -e ok ]" \
@@ -72,8 +72,8 @@ static struct harness_process *worker_killed_at(const char *q, const char *step)
             torture_variable(at, sizeof at, "MQW_KILL_AT", step))});
 }
 
-/* Run all messages to their end, and check that each of those in flight ran
- * again, marked, and nothing else. */
+/* Run all messages to their end. Check that both in-flight messages ran again,
+ * marked, and no other message ran. */
 static void finish_all(const char *q, const char *step)
 {
     struct harness_result r;

@@ -1,8 +1,8 @@
-/* test_windows.c - kills at chosen moments, too short to be hit at random
+/* test_windows.c - kill at chosen moments that are too short to hit at random
  *
- * The custody file is copied while a handler runs and put back after the worker
- * has ended: the same bytes as if the worker had been killed right before the
- * store that frees the slot, with everything before it done.
+ * The custody file is copied while a handler runs, and put back after the
+ * worker has been killed. That gives the same bytes as a kill right before the
+ * store that frees the slot, after everything before that store.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #define LIMIT 10000
 
-/* In the custody file, as docs/formats/custody.md says. */
+/* Offsets in the custody file (docs/formats/custody.md). */
 #define AT_STRIDE 32
 #define AT_SLOTS  56
 #define AT_SLOT   4096
@@ -54,7 +54,7 @@ static const char *custody(void)
     return harness_custody(queue);
 }
 
-/* snapshot - the custody file as it is now */
+/* Copy the custody file. */
 static void snapshot(void)
 {
     size_t size;
@@ -63,7 +63,7 @@ static void snapshot(void)
     harness_write("snapshot", data, size);
 }
 
-/* restore - as if the worker had been killed at the snapshot */
+/* Put the copy back, as if the worker had been killed when it was made. */
 static void restore(void)
 {
     size_t size;
@@ -72,7 +72,7 @@ static void restore(void)
     harness_write(custody(), data, size);
 }
 
-/* busy_slot - where in the file the only slot in use is, and its word */
+/* Return the offset of the only used slot, and its word; -1: none is used. */
 static off_t busy_slot(uint64_t *word)
 {
     int fd = open(custody(), O_RDONLY | O_CLOEXEC);
@@ -109,7 +109,7 @@ static void patch(off_t at, const void *data, size_t size)
 #define LETTERS "SELECT count(*) FROM messages WHERE state = 3"
 #define WAITING "SELECT count(*) FROM messages WHERE state = 1"
 
-/* none_in_flight - the worker has nothing to do; no slot is in use */
+/* Return true if no slot is in use. */
 static bool none_in_flight(void)
 {
     uint64_t word;
@@ -129,8 +129,8 @@ static struct harness_process *worker_over_restored(const char *crashes)
     return w;
 }
 
-/* run_to - one message runs its nth attempt; a snapshot is taken meanwhile,
- * then the attempt ends with `status` and the worker stops */
+/* Run a message up to this attempt, take a snapshot meanwhile, let the attempt
+ * end with `status`, and kill the worker. */
 static void run_to(int attempt, const char *status)
 {
     struct harness_process *w = worker("1ms", "3");
@@ -280,7 +280,8 @@ Test(windows, power_cut_does_not_bury_a_retry_that_is_in_the_store)
     cr_assert(strstr(harness_read("runs", NULL), "\n2 1 message\n"));
 }
 
-/* left_runs - the process that a handler left in a session of its own */
+/* Return true if the process that a handler left in its own session is
+ * alive. */
 static bool leftover_runs(void)
 {
     return harness_alive((pid_t)atoi(harness_read("left", NULL)));

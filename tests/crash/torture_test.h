@@ -1,7 +1,8 @@
-/* torture_test.h - a run of the torture program, for tests
+/* torture_test.h - run the torture program from tests
  *
- * WHAT   Starts it, waits, shows what it found, fails or skips the test.
- * WHO    A Criterion test with the harness.
+ * WHAT   Starts the program, waits for it and shows its output; fails or skips
+ *        the test.
+ * WHO    Criterion tests with the harness.
  */
 #ifndef TESTS_CRASH_TORTURE_TEST_H
 #define TESTS_CRASH_TORTURE_TEST_H
@@ -15,9 +16,9 @@
 #include "tests/harness/sweep.h"
 
 #define TORTURE_LIMIT_MS 300000
-#define TORTURE_REFUSED  77 /* exit status: ptrace(2) is */
+#define TORTURE_REFUSED  77 /* exit status: ptrace(2) is not permitted */
 
-/* torture_variable - NAME=value for the environment */
+/* Print NAME=value, for the environment. */
 static inline const char *torture_variable(char *text, size_t size,
                                            const char *name, const char *value)
 {
@@ -63,7 +64,8 @@ static inline void torture_runs(const char *const *argv)
     cr_assert_eq(status, 0, "%s", harness_stderr(p, NULL));
 }
 
-/* torture_traces - to its end; what it printed */
+/* Run the program, which traces, to its end and return its output. Skip the
+ * test if tracing is not permitted. */
 static inline const char *torture_traces(const char *const *argv)
 {
     struct harness_process *p;
