@@ -1,15 +1,16 @@
-/* power.c - every power cut (see power.h)
+/* power.c - audit the disk after a simulated power cut (see power.h)
  *
- * A run is recorded; then for many points of it a state is made that the disk
- * may have there, and audited:
- * - SQLite reads the store, and all that it has is exactly what was there at
- *   one commit, not before the last that anybody was promised;
- * - in each --worker-every-th state a worker starts, in another run of the
- *   machine, and brings all that waits to its end. What was begun before says
- *   so when it begins again; a message that was cancelled does not run; letters
- *   are there, but discarded ones.
- * A run is never the same twice, so one state is looked at again out of the
- * record of its run: --keep FILE writes that, and a failure says the rest.
+ * A run is recorded. For many points of the run the program makes a state that
+ * the disk may have after a power cut at that point, and audits it:
+ * - SQLite must read the store, whose contents must be exactly those of one
+ *   commit, no older than the last commit that had returned;
+ * - in every --worker-every-th state a worker starts, as after a reboot, and
+ *   settles all waiting messages. A message that had run before must be marked
+ *   when it runs again, a cancelled message must not run, and all letters must
+ *   be there except discarded ones.
+ * No two runs are the same, so a single state is audited again from the record
+ * of its run: --keep FILE writes the record, and a failure prints the other
+ * flags.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,23 +29,23 @@
 
 static struct power_place place;
 
-/* dump - a version of the store, from this event on */
+/* A version of the store, and the event with which it begins. */
 struct dump {
     size_t event;
     bool promised;
     uint64_t hash;
 };
 
-/* Which states. */
+/* The states to audit. */
 struct choice {
     unsigned long states, every, seed;
-    const char *replay; /* one, of the run that is recorded there; NULL: all */
+    const char *replay; /* record with the one state to audit; NULL: all */
     unsigned long point;
 };
 
-/* What the world knows of a message at a point. */
+/* What was seen of a message before a point of the run. */
 struct known {
-    unsigned attempt; /* of its last delivery; 0: none was begun */
+    unsigned attempt; /* of its last delivery; 0: none */
     bool cancelled, discarded;
 };
 
@@ -53,7 +54,7 @@ static struct dump *dumps;
 static size_t dump_count;
 static unsigned long marked, repeats, workers, failures, hashes_met;
 
-/* log_show - what a program said */
+/* Print the log of a program. */
 static void log_show(const char *of)
 {
     char path[160], text[4096];
@@ -84,7 +85,7 @@ void power_fail(const char *format, ...)
 
 /* ---- what must be there ---- */
 
-/* dump_note - the store at an event, if it has changed */
+/* Note the contents of the store at an event, if they have changed. */
 static void dump_note(const struct power_disk *d, size_t event, bool promised)
 {
     static struct power_content content;
@@ -98,11 +99,12 @@ static void dump_note(const struct power_disk *d, size_t event, bool promised)
         dumps[dump_count++] = (struct dump){event, promised, content.hash};
     else
         last->promised |= promised && last->event == event;
-    if (promised && last && last->hash == content.hash) /* from here on */
+    /* Promised from here on */
+    if (promised && last && last->hash == content.hash)
         dumps[dump_count++] = (struct dump){event, true, content.hash};
 }
 
-/* versions_find - one for each commit, by the syncs that end them */
+/* Find the version of each commit, at the sync that ends it. */
 static void versions_find(const struct power_events *e, uint64_t root)
 {
     struct power_disk *d = power_disk_open(root);
@@ -121,8 +123,8 @@ static void versions_find(const struct power_events *e, uint64_t root)
     power_disk_close(d);
 }
 
-/* version_legal - of the versions from the last that was promised before the
- * point to the next one after it */
+/* Return true if the store may have this version: one from the last commit that
+ * had returned before the point to the first one after it. */
 static bool version_legal(size_t point, uint64_t hash)
 {
     size_t at = 0, floor = 0;
@@ -133,14 +135,14 @@ static bool version_legal(size_t point, uint64_t hash)
         at++;
     }
     if (floor == 0 && hash == 0)
-        return true; /* there is none, and nothing in it was promised */
+        return true; /* no store, and no commit of it had returned */
     for (size_t i = floor; i <= at && i < dump_count; i++)
         if (dumps[i].hash == hash)
             return true;
     return false;
 }
 
-/* ---- what a worker makes of it ---- */
+/* ---- the audit by a worker ---- */
 
 static unsigned long failed(unsigned long seed, size_t point, const char *what,
                             unsigned number)
@@ -281,7 +283,7 @@ static void worker_audit(const struct power_content *before, unsigned long seed,
         failed(seed, point, wrong, number);
 }
 
-/* world_note - an event of the world */
+/* Note what a program outside the worker has seen. */
 static void world_note(const struct power_record *r)
 {
     unsigned number, attempt = 0;
@@ -335,7 +337,7 @@ static void place_clean(void)
     }
 }
 
-/* place_make - names with that number, which are free */
+/* Make the files of the run, with this number in their names. */
 static void place_make(int number)
 {
     snprintf(place.base, sizeof place.base, "/dev/shm/mqw-power-%d", number);
@@ -360,7 +362,8 @@ static void text_write(const char *path, const char *text)
         power_fail("%s", path);
 }
 
-/* trace_keep - what the run did, for a replay; power_disk has it by then */
+/* Copy the record of the run for --replay. Call this before power_disk reads
+ * the record. */
 static void trace_keep(const char *file)
 {
     char command[PATH_MAX + 200];
@@ -370,7 +373,7 @@ static void trace_keep(const char *file)
         power_fail("%s", file);
 }
 
-/* load_record - a run; its events */
+/* Record a run and read its events. */
 static uint64_t load_record(struct power_events *e, const char *keep)
 {
     struct power_trace trace;
@@ -390,8 +393,8 @@ static uint64_t load_record(struct power_events *e, const char *keep)
     return st.st_ino;
 }
 
-/* load_kept - a run that was recorded before; the same names, which the state
- * has in it */
+/* Read the events of a kept record. The names must be those of its run, because
+ * the state contains them. */
 static uint64_t load_kept(struct power_events *e, const char *file)
 {
     struct power_trace trace;
@@ -405,7 +408,7 @@ static uint64_t load_kept(struct power_events *e, const char *file)
     return trace.head->root;
 }
 
-/* states_audit - so many, evenly; or the one that is chosen */
+/* Audit evenly spaced states, or only the chosen one. */
 static size_t states_audit(const struct power_events *e, uint64_t root,
                            const struct choice *c)
 {

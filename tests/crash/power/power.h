@@ -1,11 +1,11 @@
-/* power.h - every power cut: legal states of a disk, each opened and audited
+/* power.h - audit every state that a power cut may leave on disk
  *
- * WHAT   power_load records a run (power_trace.h). power_disk knows what is on
- *        the disk at a point of it and what may be, and makes one of the
- *        states that are legal there. power_store reads a store as SQLite
- *        does. power.c compares, and starts a worker.
+ * WHAT   power_load records a run (power_trace.h). power_disk tracks what is
+ *        on disk at a point of the run and makes one of the states that a power
+ *        cut may leave there. power_store reads a store as SQLite does. power.c
+ *        compares them and starts workers.
  * WHO    power.c.
- * FAILS  What the test itself cannot do ends the program, status 70.
+ * FAILS  A problem of the test itself ends the program with status 70.
  */
 #ifndef TESTS_CRASH_POWER_H
 #define TESTS_CRASH_POWER_H
@@ -18,28 +18,28 @@
 
 #include "tests/crash/power/power_trace.h"
 
-#define POWER_NUMBERS 1024 /* messages have lower numbers */
+#define POWER_NUMBERS 1024 /* limit for the numbers of messages */
 
 struct power_place {
-    char base[64];    /* in memory; all else is in it */
+    char base[64];    /* folder in memory with all files */
     char root[96];    /* the state directory */
     char memory[96];  /* the runtime directory */
-    char witness[96]; /* what handlers saw */
-    char trace[96];   /* of the run */
-    char boot[96];    /* the boot id of the machine that is recorded */
-    char shift[96];   /* how far the clock of the next one is ahead */
-    char queue[40];   /* with the slash */
-    const char *drop; /* syncs that are left out; NULL: none */
+    char witness[96]; /* notes of the handlers */
+    char trace[96];   /* record of the run */
+    char boot[96];    /* boot id of the recorded machine */
+    char shift[96];   /* clock offset of the next machine */
+    char queue[40];   /* queue name, with the slash */
+    const char *drop; /* file whose syncs are ignored; NULL: none */
 };
 
 __attribute__((noreturn, format(printf, 1, 2))) void power_fail(const char *f,
                                                                 ...);
-/* power_start - a program of ours; `preload`: which library, or NULL */
+/* Start one of our programs; `preload`: a library, or NULL. */
 pid_t power_start(const struct power_place *at, const char *const *argv,
                   const char *preload, const char *log);
 int power_end(pid_t pid, const char *what);
 
-/* The run that is recorded: every kind of message, tools, kills, a spool. */
+/* Record the run: every kind of message, tools, kills, a spool. */
 void power_load(const struct power_place *at);
 
 /* ---- the disk ---- */
@@ -57,7 +57,8 @@ static inline const char *power_data(const struct power_record *r)
 struct power_disk;
 struct power_disk *power_disk_open(uint64_t root);
 void power_disk_add(struct power_disk *d, const struct power_record *r);
-/* What is pending is there in part, as the seed says; `whole`: all of it. */
+/* Write a state of the disk to `root`. The seed chooses which pending changes
+ * it has; `whole`: all of them. */
 void power_disk_make(const struct power_disk *d, const char *root,
                      uint64_t seed, bool whole);
 void power_disk_close(struct power_disk *d);
@@ -75,13 +76,13 @@ struct power_row {
     bool cancelled;
 };
 struct power_content {
-    uint64_t hash; /* of all tables; 0: there is no store */
+    uint64_t hash; /* over all tables; 0: there is no store */
     size_t count;
-    bool strange; /* a body that nobody sent */
+    bool strange; /* a row has a body that was never sent */
     struct power_row rows[2 * POWER_NUMBERS];
 };
-/* false: SQLite cannot read it, or it is strange; `error` says why. Changes no
- * file but -shm. */
+/* Read the store. Return false if SQLite cannot read it or a row is strange;
+ * `error` says why. Changes no file but the -shm. */
 bool power_store_read(const struct power_place *at, struct power_content *out,
                       char error[200]);
 

@@ -1,13 +1,13 @@
-/* power_disk.c - what is on a disk at a power cut (see power.h)
+/* power_disk.c - states of a disk after a power cut (see power.h)
  *
- * What was synced is there. Of all else any part may be:
- * - each write or none of it, or each of its sectors of 512 bytes by itself,
- * - the length of a file at any of the times since its sync, with or without
- *   its data; what was not written reads as zeros,
- * - names: each creation, link, unlink and rename of a folder whole or not at
- *   all; those of a journalling file system as far as some step, those of
- *   another any of them.
- * fsync(2) of a file does not sync its name, as POSIX has it.
+ * Everything synced is on disk. Of all other changes, any part may be:
+ * - each write or none of it, or each of its sectors of 512 bytes separately;
+ * - any length that a file had since its sync, with or without the data; parts
+ *   that were not written read as zeros;
+ * - names: each creation, link, unlink and rename in a folder, whole or not at
+ *   all. A journalling file system has all steps up to some point; another one
+ *   may have any subset.
+ * fsync(2) of a file does not sync its name, as POSIX allows.
  */
 #include <fcntl.h>
 #include <ftw.h>
@@ -118,7 +118,7 @@ static void name_put(struct names *all, const char *name, uint64_t file)
     e->file = file;
 }
 
-/* name_apply - a step; both names of a rename are in the same folder */
+/* Apply one step. Both names of a rename are in the same folder. */
 static void name_apply(struct names *all, const struct power_record *r)
 {
     char name[64], name2[64];
@@ -153,7 +153,8 @@ static void content_room(struct content *c, size_t room)
     c->room = room;
 }
 
-/* content_apply - `torn`: each sector by itself, as the seed says */
+/* Apply a write or a change of size. If `torn` is set, that seed chooses the
+ * sectors. */
 static void content_apply(struct content *c, const struct power_record *r,
                           uint64_t *torn)
 {
@@ -200,7 +201,7 @@ static void node_sync(struct node *n)
     n->count = 0;
     n->data = c.data;
     n->size = c.size;
-    if (c.room > c.size) /* what a new node_sync takes for its room */
+    if (c.room > c.size) /* the next node_sync takes the size for the room */
         n->data = realloc(c.data, c.size ? c.size : 1);
 }
 
@@ -228,7 +229,8 @@ void power_disk_add(struct power_disk *d, const struct power_record *r)
 struct choice {
     enum { ALL, NONE, PREFIX, SOME, CHOICES } what;
     unsigned percent;
-    const struct power_record *until; /* PREFIX: in the order of the trace */
+    const struct power_record *until; /* PREFIX: the last change that is on
+                                       * disk */
     uint64_t seed;
 };
 
@@ -327,7 +329,7 @@ static int entry_remove(const char *path, const struct stat *st, int kind,
     return remove(path);
 }
 
-/* until_pick - one of what is pending anywhere */
+/* Pick one of all pending changes. */
 static const struct power_record *until_pick(const struct power_disk *d,
                                              uint64_t *seed)
 {
@@ -371,7 +373,8 @@ void power_events_read(struct power_events *e, const char *path)
 
     if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= POWER_PAGE)
         power_fail("%s: nothing was recorded", path);
-    copy = malloc((size_t)st.st_size * 2); /* with room between records */
+    copy = malloc((size_t)st.st_size * 2); /* twice the size, to align the
+                                            * records */
     e->all = calloc((size_t)st.st_size / sizeof **e->all + 1, sizeof *e->all);
     at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (!copy || !e->all || at == MAP_FAILED)

@@ -1,8 +1,8 @@
-/* power_load.c - a run with everything that is written (see power.h)
+/* power_load.c - a run that uses every kind of write (see power.h)
  *
- * Three workers, the second of which is killed: done, retries, dead letters
- * that are replayed and discarded, delays that are run now and cancelled,
- * groups that are held, unique keys, a spool in both forms, --max-dead.
+ * Three workers, the second of which is killed: done messages, retries, dead
+ * letters that are replayed and discarded, delayed messages that are run now
+ * and cancelled, held groups, unique keys, a spool of both kinds, --max-dead.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -106,9 +106,9 @@ static void message_send(const struct power_place *at, unsigned number,
         power_fail("mqsend fails");
 }
 
-/* sent_many - without ids, of all priorities */
+/* Send messages without ids, with this priority. */
 static void messages_send(const struct power_place *at, unsigned from,
-                      unsigned until, const char *priority)
+                          unsigned until, const char *priority)
 {
     static const char *const words[] = {"done",  "done", "done",
                                         "retry", "done", "dead"};

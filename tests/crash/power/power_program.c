@@ -1,5 +1,5 @@
-/* power_program.c - our programs, under a recorder or another clock (see
- * power.h) */
+/* power_program.c - run our programs with the recorder or with another clock
+ * (see power.h) */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* power_store.c - a store, as SQLite finds it (see power.h) */
+/* power_store.c - read a store as SQLite does (see power.h) */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define FNV 0x100000001b3u
 
-/* mix - type and bytes of each column */
+/* Hash the type and bytes of each column. */
 static void mix(uint64_t *hash, sqlite3_stmt *st)
 {
     for (int i = 0; i < sqlite3_column_count(st); i++) {
@@ -42,8 +42,8 @@ static void hashed(struct power_content *out, sqlite3_stmt *st)
     mix(&out->hash, st);
 }
 
-/* row_note - its number is what follows the last # of its body; of a store that
- * was torn it may be anything */
+/* Note a row. Its number follows the last # of its body, but a torn store may
+ * contain anything. */
 static void row_note(struct power_content *out, sqlite3_stmt *st)
 {
     struct power_row *row = &out->rows[out->count];

@@ -1,13 +1,13 @@
-/* power_trace.h - what programs do to the files of a state directory, in order
+/* power_trace.h - record what programs do to the files of a state directory
  *
- * WHAT   A file of records. Its first page has the lock of all who append, so
- *        the order of the records is the order in which things happened.
+ * WHAT   A file of records. Its first page has a lock for all processes that
+ *        append, so the order of the records is the order of the changes.
  * WHO    The recorder (tests/harness/plugins/power_record.c), the program that
- *        makes the load, and whoever reads it later.
- * FAILS  Says why on stderr and aborts: a trace with a gap proves nothing.
- *        Whoever kills a program that is recorded holds the lock meanwhile
- *        (power_load.c): a SIGKILL in the middle of a write leaves a part of a
- *        record, and one before it leaves none of a call that was made.
+ *        makes the load, and the reader of the trace.
+ * FAILS  Prints why on stderr and aborts: a trace with a gap proves nothing.
+ *        To kill a recorded program, hold the lock (power_load.c): otherwise
+ *        the SIGKILL could leave a partial record, or a call without its
+ *        record.
  */
 #ifndef TESTS_CRASH_POWER_TRACE_H
 #define TESTS_CRASH_POWER_TRACE_H
@@ -27,31 +27,31 @@
 
 enum power_kind {
     POWER_CREATE = 1, /* folder, name, file */
-    POWER_MKDIR,      /* the same, a folder */
-    POWER_LINK,       /* the same, a file that has a name already */
+    POWER_MKDIR,      /* folder, name, new folder */
+    POWER_LINK,       /* folder, name, file with another name */
     POWER_UNLINK,     /* folder, name */
-    POWER_RENAME,     /* folder, name, file; other, name2: where it was */
-    POWER_EXCHANGE,   /* the same, and `at`: the file that goes there */
+    POWER_RENAME,     /* folder, name, file; other, name2: its old place */
+    POWER_EXCHANGE,   /* the same; `at`: the file that moves there */
     POWER_WRITE,      /* file, at, data */
     POWER_SIZE,       /* file, at: its new size */
     POWER_SYNC,       /* file or folder */
-    POWER_UNSYNC,     /* a sync that was left out on purpose */
-    POWER_PROMISE,    /* a commit has returned to who asked for it */
-    POWER_WORLD,      /* data: what somebody outside has seen */
+    POWER_UNSYNC,     /* a sync that was ignored on purpose */
+    POWER_PROMISE,    /* a commit has returned to its caller */
+    POWER_WORLD,      /* data: what a program outside has seen */
 };
 
 struct power_record {
     uint32_t kind;
-    uint16_t name, name2; /* bytes of the names that follow */
+    uint16_t name, name2; /* sizes of the names, which follow */
     uint64_t folder, other, file, at;
-    uint64_t size; /* bytes of data, behind the names */
+    uint64_t size; /* size of the data, behind the names */
 };
 
 struct power_head {
-    pthread_mutex_t mtx; /* of all processes; robust, as they are killed */
+    pthread_mutex_t mtx; /* shared by processes that may be killed, so robust */
     _Atomic uint64_t syncs;
-    /* what a replay needs (power.c): the state directory's file, and whose
-     * names the run has */
+    /* For a replay (power.c): the inode of the state directory, and the pid in
+     * the names of the run. */
     uint64_t root;
     int64_t pid;
 };
@@ -62,14 +62,14 @@ struct power_trace {
     int fd; /* O_APPEND */
 };
 
-/* power_trace_panic - `what` names the call, errno says the rest */
+/* Print the failed call and errno, and abort. */
 static inline void power_trace_panic(const char *what)
 {
     fprintf(stderr, "power: the trace: %s: %s\n", what, strerror(errno));
     abort();
 }
 
-/* power_trace_open - `make`: a new one */
+/* Open a trace; `make`: create it. */
 static inline void power_trace_open(struct power_trace *t, const char *path,
                                     int make)
 {
@@ -95,7 +95,7 @@ static inline void power_trace_open(struct power_trace *t, const char *path,
 static inline void power_trace_lock(struct power_trace *t)
 {
     errno = pthread_mutex_lock(&t->head->mtx);
-    if (errno != 0) /* EOWNERDEAD: whoever had it died in a call */
+    if (errno != 0) /* EOWNERDEAD: a process died in a recorded call */
         power_trace_panic("its lock");
 }
 
@@ -104,7 +104,8 @@ static inline void power_trace_unlock(struct power_trace *t)
     pthread_mutex_unlock(&t->head->mtx);
 }
 
-/* power_trace_add - under the lock; the record's sizes are those of the rest */
+/* Append a record; the caller holds the lock. The sizes in the record are set
+ * here. */
 static inline void power_trace_add(struct power_trace *t, struct power_record r,
                                    const char *name, const char *name2,
                                    const void *data, size_t size)
