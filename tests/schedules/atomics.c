@@ -1,17 +1,16 @@
-/* atomics.c - what the compiler calls at each atomic operation
+/* atomics.c - functions that the compiler calls at each atomic operation
  *
- * The files under test are compiled with -fsanitize=thread, and linked without
- * its runtime: these are the functions that it would have. Each atomic is a
- * point where another thread may run. Plain reads and writes are not: what two
- * threads share is atomic or under a lock, which the thread sanitizer's own
- * runs see to.
+ * The files under test are compiled with -fsanitize=thread but linked without
+ * its runtime; this file takes its place. At each atomic operation another
+ * thread may run. Plain reads and writes are not switching points: what two
+ * threads share is atomic or under a lock, which `make check-tsan` checks.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "tests/schedules/turn.h"
 
-/* The compiler gives them their callers (-fsanitize=thread). */
+/* Only code that the compiler generates calls these functions. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #define FETCH(bits, name)                                                  \
@@ -85,7 +84,7 @@ void __tsan_atomic_signal_fence(int order)
     (void)order;
 }
 
-/* What else it has called: nothing to do. */
+/* The compiler also calls these functions, which have nothing to do. */
 void __tsan_init(void)
 {
 }

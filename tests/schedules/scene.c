@@ -1,7 +1,8 @@
-/* scene.c - flow with its real threads, in a scene (see scene.h)
+/* scene.c - run flow with real threads and a few messages (see scene.h)
  *
  * The source is in memory and time is virtual, as in the unit tests of flow.
- * Threads, pool and loop are real; one of them runs at a time (turn.h).
+ * The threads, the pool and the loop are real; one thread runs at a time
+ * (turn.h).
  */
 #include "tests/schedules/scene.h"
 
@@ -13,23 +14,23 @@
 #include "tests/schedules/turn.h"
 #include "tests/schedules/window.h"
 
-/* The linker gives it its callers (--wrap). */
+/* Only the linker refers to these functions (--wrap). */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 enum { MESSAGES = 6, GROUPS = 3, CAP_MOST = 3, INSIDE = 4 };
 
-/* What is tried, and how. */
+/* A scene: messages and how flow handles them. */
 struct scene {
     const char *name;
-    unsigned messages, cap, groups; /* groups 0: none */
+    unsigned messages, cap, groups; /* groups 0: no groups */
     unsigned lookahead;
-    unsigned retries;            /* each such message fails at first; 0: none */
+    unsigned retries;            /* each such message fails once; 0: none */
     bool late;                   /* the source settles late */
-    bool full;                   /* it refuses twice: no space */
+    bool full;                   /* the source refuses twice: no space */
     bool quick;                  /* handlers take no time */
-    bool at_once;                /* a retry waits for nothing */
+    bool at_once;                /* a failed message is retried at once */
     bool window;                 /* handlers are coprocesses (window.h) */
-    void *(*steered_by)(void *); /* one more thread; NULL: none */
+    void *(*steered_by)(void *); /* an additional thread; NULL: none */
 };
 
 static const struct scene *scene;
@@ -37,7 +38,7 @@ static struct fake_message *sent[MESSAGES];
 static unsigned inside, inside_most, next_of[GROUPS];
 static bool inside_group[GROUPS], all_sent, operated;
 static uint64_t passed_ns;
-static uint64_t together; /* runs in which handlers ran beside each other */
+static uint64_t together; /* runs in which two handlers ran at a time */
 static bool was_together;
 static bool time_passes;
 
@@ -77,7 +78,7 @@ static bool fails_now(const struct delivery *d, unsigned n)
            d->message->failures == 0;
 }
 
-/* begins - until when it runs */
+/* Start a message and return when its handler finishes. */
 static uint64_t begins(struct delivery *d)
 {
     unsigned n = number_of(d);
@@ -117,7 +118,7 @@ static void run_one(struct handler *h, struct delivery *d, struct outcome *out)
     (void)h;
     for (unsigned i = 0; i < INSIDE; i++)
         turn_point();
-    if (!scene->quick) /* one work item takes all there are, if it is */
+    if (!scene->quick) /* if quick, one work item takes all messages */
         turn_until(time_is, &until);
     for (unsigned i = 0; i < INSIDE; i++)
         turn_point();
@@ -149,7 +150,7 @@ static void *sender(void *arg)
     return NULL;
 }
 
-/* operator_cap - other caps, and a pause */
+/* Change the cap several times, then pause and resume. */
 static void *operator_cap(void *arg)
 {
     static const unsigned caps[] = {1, 3, 2};
@@ -175,7 +176,7 @@ static bool is_late(void *arg)
     return fake_in(FAKE_LATE) > 0 || operated;
 }
 
-/* operator_answers - what is settled late is settled now */
+/* Answer the settle calls that the source left open. */
 static void *operator_answers(void *arg)
 {
     unsigned answers = scene->messages;
@@ -272,7 +273,7 @@ static bool all_over(void)
            fake_in(FAKE_GONE) == (long)scene->messages;
 }
 
-/* gate_told - as the engine */
+/* Do what the engine does at an event of the gate. */
 static void gate_told(void *arg, enum gate_event event)
 {
     (void)arg;
@@ -364,7 +365,7 @@ static void scene_open(void)
     passed_ns = 0;
     was_together = false;
     atomic_store(&virtual_ns, VIRTUAL_START);
-    atomic_store(&virtual_tick, 5000); /* who spins looks at the clock */
+    atomic_store(&virtual_tick, 5000); /* code that spins reads the clock */
     flow_settings();
     set.concurrency = scene->cap;
     if (scene->lookahead)

@@ -1,7 +1,7 @@
-/* scene.h - what is tried under many orders of its threads
+/* scene.h - scenes to run under many thread schedules
  *
- * WHAT   Messages, and how flow is to handle them: scene_run does it once, in
- *        the order of a plan.
+ * WHAT   A scene has messages and says how flow is to handle them. scene_run
+ *        runs the chosen scene once, with the schedule of a plan.
  * WHO    The main thread; one scene at a time.
  * OWNS   Nothing between two runs.
  * FAILS  By turn_fault.
@@ -14,11 +14,11 @@
 
 #include "tests/schedules/turn.h"
 
-/* The i-th from now on; its name, NULL: there are no more. */
+/* Choose the i-th scene and return its name; NULL: there are no more. */
 const char *scene_choose(unsigned i);
-/* Once, as planned; the points that there were. */
+/* Run the scene once and return how many switching points it passed. */
 uint64_t scene_run(const struct turn_plan *plan);
-/* Runs since scene_choose in which handlers ran beside each other. */
+/* Return in how many runs since scene_choose two handlers ran at a time. */
 uint64_t scene_together(void);
 
 #endif

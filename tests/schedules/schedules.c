@@ -1,20 +1,23 @@
-/* schedules.c - flow under every order of its threads, as far as that goes
+/* schedules.c - run flow under many schedules of its threads
  *
  * Usage: schedules [--scene NAME] [--singles N] [--pairs N] [--runs N]
- *        schedules --scene NAME --seed S --runs 1      once more
- * Gate, schedule, work items, settle and groups, over the source in memory and
- * in virtual time, as the unit tests have them; but with their real threads,
- * pool and loop, of which one runs at a time (turn.h). First each run with no
- * switch but where a thread must wait; then with one switch more, at each point
- * to each other thread; then with two; N of these, evenly, or with 0 all; then
- * N random ones. Each run is to end with every message settled:
- *   no message is slept over: while nobody runs, and nothing says why none is
- *   taken (schedule_why), none is ready; no lock waits for itself
- *   no message runs twice at once, nor more often than it was told to
- *   no more handlers run than the cap allows
- *   a group's messages run one by one, in their order
- * What is wrong is printed with what to give to see it again: status 1.
- * Only orders of steps are tried; those of memory are the thread sanitizer's.
+ *        schedules --scene NAME --seed S --runs 1      repeat a random run
+ *
+ * Gate, schedule, work items, settle and groups run over the source in memory
+ * and in virtual time, as in their unit tests, but with real threads, a real
+ * pool and a real loop. One thread runs at a time (turn.h). Each scene is run
+ * with switches only where a thread must wait, then with one additional switch
+ * at each point to each other thread, then with two (N of these, evenly spread;
+ * 0: all), then with N random schedules. In each run every message must be
+ * settled, and:
+ *   no message is overlooked: when no thread runs and nothing keeps the worker
+ *   from taking messages (schedule_why), no message is ready;
+ *   no message runs twice at a time, or more often than it should;
+ *   no more handlers run than the cap allows;
+ *   the messages of a group run one at a time and in order.
+ * A fault is printed with the flags that repeat it, and the status is 1. Only
+ * the order of steps is varied; the order of memory accesses is checked by the
+ * thread sanitizer.
  */
 #include "tests/schedules/scene.h"
 
@@ -24,7 +27,7 @@
 
 enum { OTHERS = 3 };
 
-static const char *name; /* of the scene */
+static const char *name; /* of the current scene */
 static uint64_t runs;
 
 /* Run a plan, and name it for turn_fault. */

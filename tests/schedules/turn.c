@@ -1,11 +1,11 @@
-/* turn.c - threads of which one runs at a time (see turn.h)
+/* turn.c - run one thread at a time (see turn.h)
  *
- * Whoever has the turn is the only one that runs, so all that is here needs no
- * lock. A thread without it waits for its own semaphore.
+ * Only the thread that has the turn runs, so nothing here needs a lock. The
+ * other threads wait, each for its own semaphore.
  */
 #include "tests/schedules/turn.h"
 
-/* The linker gives them their callers (--wrap). */
+/* Only the linker refers to these functions (--wrap). */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #include <errno.h>
@@ -22,8 +22,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* One that only looks, again and again, leaves the turn to others after so many
- * points: who it waits for may be one that lost it. */
+/* Passes of switching points after which a thread that only polls hands the
+ * turn on, because the thread that it waits for may be one that lost its
+ * turn. */
 #define POINTS_MOST 3000
 
 enum state { ENDED, ABLE, BLOCKED, POLLS };
@@ -39,11 +40,11 @@ struct thread {
 };
 
 static struct thread threads[TURN_THREADS];
-static unsigned count, mine; /* `mine`: who has the turn */
+static unsigned count, mine; /* `mine` has the turn */
 static struct turn_plan plan;
 static unsigned next_at;
 static uint64_t steps, random_state;
-static unsigned points; /* since the turn was handed on */
+static unsigned points; /* since the last change of turn */
 static void (*idle)(void);
 static bool on;
 static char name[256];
@@ -77,7 +78,7 @@ _Noreturn void turn_fault(const char *fmt, ...)
     _exit(1);
 }
 
-/* random_next - xorshift; the seed is not 0 */
+/* Return the next random number (xorshift; the state must not be 0). */
 static uint64_t random_next(void)
 {
     random_state ^= random_state << 13;
@@ -100,7 +101,7 @@ static void turn_hand(unsigned to, bool ends)
         ;
 }
 
-/* polls_end - those that poll and need not wait any more */
+/* Make polling threads able to run if what they wait for has happened. */
 static bool polls_check(void)
 {
     bool some = false;
@@ -153,7 +154,7 @@ static void give_up(bool ends)
         turn_hand(other_nth(choose(n)), ends);
 }
 
-/* switch_now - whether the plan has a switch at this point */
+/* Return true if the plan has a switch at this point. */
 static bool plan_switches(unsigned *which)
 {
     if (plan.rate) {
@@ -234,7 +235,7 @@ void turn_begin(const struct turn_plan *p, void (*none)(void))
     on = true;
 }
 
-/* all_ended - no other thread is there */
+/* Return true if no other thread is left. */
 static bool all_ended(void *arg)
 {
     (void)arg;
@@ -298,7 +299,7 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *c)
     return 0;
 }
 
-/* thread_main - from its first turn to its last */
+/* Run a thread from its first turn to its last. */
 static void *thread_main(void *arg)
 {
     struct thread *t = arg;
@@ -344,7 +345,7 @@ static bool poll_able(void *arg)
     return __real_poll(ask->fds, ask->n, 0) != 0;
 }
 
-/* Those under test poll without a limit, or do not wait. */
+/* Code under test polls without a limit, or does not wait. */
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
     struct poll_ask ask = {fds, n};
@@ -356,7 +357,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return __real_poll(fds, n, 0);
 }
 
-/* Time is the test's own: no descriptor fires by itself. */
+/* Time is virtual, so no timer fires by itself. */
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new,
                            struct itimerspec *old)
 {

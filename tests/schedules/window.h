@@ -1,9 +1,9 @@
 /* window.h - a long-lived handler that has several messages open
  *
- * WHAT   What handler_stream is to a work item (coprocess_ops): messages that
- *        were sent end later, the newest first, each after its time.
+ * WHAT   Takes the place of handler_stream for a work item (coprocess_ops).
+ *        Sent messages finish later, the newest first, each after its time.
  * WHO    The scene; the calls are made by the thread that has the turn.
- * OWNS   Its places for messages, for ever.
+ * OWNS   The list of open messages.
  * FAILS  By turn_fault.
  */
 #ifndef TESTS_SCHEDULES_WINDOW_H
@@ -14,18 +14,20 @@
 
 #include "worker/handlers/handler.h"
 
-enum { WINDOW = 3 }; /* of each coprocess */
+enum { WINDOW = 3 }; /* open messages of a coprocess */
 
-/* What a message is to the scene. */
+/* Functions of the scene. */
 struct window_scene {
-    uint64_t (*begins)(struct delivery *d); /* until when it runs, mono ns */
+    uint64_t (*begins)(struct delivery *d); /* return when it finishes,
+                                             * monotonic ns */
     void (*ends)(struct delivery *d, struct outcome *out);
 };
 
-/* Nothing is open. At most that many are used at a time. */
+/* Start with nothing open. More than `coprocesses` in use are a fault. */
 const struct coprocess_ops *window_open(const struct window_scene *scene,
                                         unsigned coprocesses);
-/* One waits with room for a message, and nobody has woken it. */
+/* Return true if a coprocess waits with room for a message and was not
+ * woken. */
 bool window_has_room(void);
 
 #endif
