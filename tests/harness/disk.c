@@ -1,4 +1,4 @@
-/* disk.c - see disk.h */
+/* disk.c - fill and free the file system of a state directory (see disk.h) */
 #include "tests/harness/internal.h"
 
 #include "tests/harness/disk.h"
@@ -16,13 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ballast - the file that takes what is left */
+/* Return the path of the file that takes the remaining space. */
 static const char *ballast(void)
 {
     return harness_path("%s/ballast", harness_state_dir());
 }
 
-/* apart - a mount namespace of our own, and the folder to mount on */
+/* Enter a mount namespace of this test and return the folder to mount on. */
 static bool apart(void)
 {
     return unshare(CLONE_NEWNS) == 0 &&
@@ -41,7 +41,7 @@ void disk_mount(const char *size)
                      strerror(errno));
 }
 
-/* Without a journal what is removed is free at once. */
+/* Without a journal, the space of a removed file is free immediately. */
 void disk_mount_ext4(unsigned kib, unsigned block)
 {
     char command[PATH_MAX];

@@ -1,29 +1,30 @@
-/* disk.h - a state directory that a test fills and frees, a store that it locks
+/* disk.h - a state directory with its own small disk, and a locked store
  *
- * WHAT   A tmpfs, or an ext4 in a file, in a mount namespace of this test: it
- *        goes with its last process. SQLite's lock of writers.
+ * WHAT   A tmpfs, or an ext4 in a file, in a mount namespace of the test, which
+ *        ends with its last process. SQLite's write lock.
  * WHO    The test's main thread; disk_mount before it starts a worker.
- * FAILS  By ending the test; skips it where nothing can be mounted.
+ * FAILS  By ending the test; skips the test where nothing can be mounted.
  */
 #ifndef TESTS_HARNESS_DISK_H
 #define TESTS_HARNESS_DISK_H
 
 #include "tests/harness/harness.h"
 
-/* The state directory becomes a disk of that size: "64k", "1m" (tmpfs(5)). */
+/* Mount a tmpfs(5) of this size, such as "64k" or "1m", as the state
+ * directory. */
 void disk_mount(const char *size);
-/* It becomes an ext4 of that size, with blocks of so many bytes. */
+/* Mount an ext4 of this size and block size instead. */
 void disk_mount_ext4(unsigned kib, unsigned block);
-/* Nothing can be written any more, as after an error of the disk. */
+/* Make all writes fail, as after a disk error. */
 void disk_read_only(void);
-/* Not a byte is left; disk_free ends that. */
+/* Fill the disk to the last byte, until disk_free. */
 void disk_fill(void);
 void disk_free(void);
-/* So much is left. */
+/* Fill the disk except for this much. */
 void disk_leave(unsigned kib);
 
-/* The worker's writes to the store wait, and fail after 5 s, until
- * disk_unlock. */
+/* Take the write lock of the store: the worker's writes wait, and fail after 5
+ * s, until disk_unlock. */
 struct sqlite3 *disk_lock(const char *queue);
 void disk_unlock(struct sqlite3 *lock);
 

@@ -1,4 +1,4 @@
-/* harness.c - the fixture, places, files, waiting */
+/* harness.c - the fixture, paths, files, waiting */
 #include "tests/harness/internal.h"
 
 #include <criterion/criterion.h>
@@ -14,32 +14,32 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One test at a time in a process: Criterion gives each one its own. */
+/* State of the running test: Criterion runs each test in its own process. */
 static struct {
     char dir[PATH_MAX / 2];
     char state[PATH_MAX / 2 + 16];
     char runtime[64];
     struct janitor janitor;
-    void **kept; /* freed at the end */
+    void **kept; /* freed by harness_fini */
     size_t kept_count;
-    const char *file; /* of the caller */
+    const char *file; /* place of the caller */
     int line;
-    unsigned slow; /* limits are multiplied by it */
+    unsigned slow; /* factor for all limits */
 } rig;
 
-/* A limit ends a test that hangs, and nothing else: it is what an idle machine
- * never needs, and PATIENCE times that beside a load of ten on two
+/* A limit only ends tests that hang. It is more than an idle machine ever
+ * needs, and PATIENCE times that is enough beside a load of ten on two
  * processors. */
 enum { LAST_WORDS = 3500, PATIENCE = 6 };
 
-/* harness_here - remember who calls, for messages */
+/* Remember the caller's place, for messages. */
 void harness_here(const char *file, int line)
 {
     rig.file = file;
     rig.line = line;
 }
 
-/* harness_fail - end the test */
+/* End the test with a message. */
 void harness_fail(const char *fmt, ...)
 {
     char text[4096];
@@ -52,7 +52,7 @@ void harness_fail(const char *fmt, ...)
     abort();
 }
 
-/* harness_keep - own `memory` until harness_fini */
+/* Free `memory` in harness_fini; return it. */
 void *harness_keep(void *memory)
 {
     void **kept = reallocarray(rig.kept, rig.kept_count + 1, sizeof *rig.kept);
@@ -65,13 +65,13 @@ void *harness_keep(void *memory)
 
 const char *harness_queue_name(void)
 {
-    /* Counted where the janitor sees it. */
+    /* The janitor sees this counter. */
     char name[64];
     janitor_queue_name(rig.dir, ++*rig.janitor.queues, name, sizeof name);
     return harness_keep(strdup(name));
 }
 
-/* harness_init - a scratch directory, and a janitor that will remove it */
+/* Make a scratch directory and start the janitor that will remove it. */
 void harness_init(void)
 {
     const char *tmp = getenv("TMPDIR"), *slow = getenv("MQW_TEST_SLOW");
@@ -84,7 +84,7 @@ void harness_init(void)
     snprintf(rig.state, sizeof rig.state, "%s/state", rig.dir);
     snprintf(rig.runtime, sizeof rig.runtime, "/dev/shm%.48s",
              strrchr(rig.dir, '/'));
-    /* For workers of our own process, too. */
+    /* Also for workers in this process. */
     setenv("RUNTIME_DIRECTORY", rig.runtime, 1);
     int err = janitor_start(&rig.janitor, rig.dir, rig.runtime);
     if (err < 0)
@@ -96,7 +96,7 @@ void janitor_leave(void)
     close(rig.janitor.fd);
 }
 
-/* harness_fini - end and remove all that the test had */
+/* End and remove everything that the test has started or made. */
 void harness_fini(void)
 {
     processes_end();
@@ -110,14 +110,14 @@ void harness_fini(void)
     rig.kept_count = 0;
     if (!text)
         return;
-    /* Criterion 2.4 does not count an assertion that fails here, but a
-     * crash. */
+    /* Criterion 2.4 does not count an assertion that fails here, but it does
+     * count a crash. */
     fprintf(stderr, "%s:%d: a sanitizer's report: %s\n",
             rig.file ? rig.file : "harness", rig.line, text);
     abort();
 }
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
 const char *harness_dir(void)
 {
@@ -141,7 +141,7 @@ const char *harness_folder_in(const char *runtime, const char *state,
     const char *name = strrchr(state, '/');
     uint32_t hash = 2166136261u; /* FNV-1a */
 
-    /* The state directory may not be there yet. */
+    /* The state directory need not exist yet. */
     snprintf(dir, sizeof dir, "%.*s", (int)(name - state), state);
     cr_assert(realpath(dir, above) != NULL, "%s", dir);
     snprintf(home, sizeof home, "%s%s%s", above, name, queue);
@@ -172,7 +172,8 @@ const char *harness_path(const char *fmt, ...)
     return harness_keep(strdup(path));
 }
 
-/* built - `name` in the directory that `variable` names, else in `preset` */
+/* Return the path of `name` in the directory that `variable` names, or in
+ * `preset`. */
 static const char *built(const char *variable, const char *preset,
                          const char *name, const char *suffix)
 {
@@ -205,7 +206,7 @@ const char *harness_plugin(const char *name)
 
 /* ---- files ---- */
 
-/* harness_write - make the file hold exactly these bytes */
+/* Write a file with exactly these bytes. */
 void harness_write(const char *path, const void *data, size_t size)
 {
     FILE *f = fopen(harness_path("%s", path), "we");
@@ -218,7 +219,8 @@ const char *harness_script(const char *name, const char *body)
     char *text;
     if (asprintf(&text, "#!/bin/sh\n%s\n", body) < 0)
         harness_fail("out of memory");
-    /* Not over the old one, which a worker that is being killed may start. */
+    /* Rename a new file: a worker that is being killed may still start the old
+     * one. */
     const char *path = harness_path("%s", name);
     const char *fresh = harness_path("%s.new", name);
     harness_write(fresh, text, strlen(text));
@@ -228,7 +230,7 @@ const char *harness_script(const char *name, const char *body)
     return path;
 }
 
-/* harness_read - the file as it is now */
+/* Read the file as it is now. */
 const char *harness_read(const char *path, size_t *size)
 {
     FILE *f = fopen(harness_path("%s", path), "re");
@@ -257,7 +259,7 @@ bool harness_exists(const char *path)
     return access(harness_path("%s", path), F_OK) == 0;
 }
 
-/* harness_lines_with - complete lines that contain `text`; "" is in each */
+/* Count the complete lines that contain `text`; "" is in every line. */
 size_t harness_lines_with(const char *path, const char *text)
 {
     FILE *f = fopen(harness_path("%s", path), "re");

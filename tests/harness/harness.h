@@ -1,13 +1,13 @@
-/* harness.h - what an end-to-end test needs around the real programs
+/* harness.h - fixture for end-to-end tests of the real programs
  *
  * WHAT   Queues, a scratch directory, processes and waiting, for one Criterion
- *        test at a time: TestSuite(name, .init = harness_init,
- *        .fini = harness_fini). It uses nothing of common/, so that a test does
- *        not check the code by means of the same code.
+ *        test at a time: TestSuite(name, .init = harness_init, .fini =
+ *        harness_fini). Nothing of common/ is used, so that no code is checked
+ *        by itself.
  * WHO    The test's main thread.
- * OWNS   All it hands out: strings, processes, queues, files. harness_fini ends
- *        and removes them; if the test dies or is killed, a janitor process
- *        does (MQW_TEST_KEEP=1 keeps the files).
+ * OWNS   All strings, processes, queues and files that it hands out, until
+ *        harness_fini. If the test dies or is killed, a janitor process cleans
+ *        up (MQW_TEST_KEEP=1 keeps the files).
  * FAILS  By ending the test, with the file and line of the caller. Limits are
  *        in ms of an idle machine; the harness waits six times as long, times
  *        $MQW_TEST_SLOW (sanitizers). scripts/run-tests limits a whole test.
@@ -23,86 +23,92 @@
 /* ---- fixture ---- */
 
 void harness_init(void);
-/* Also ends the test if a program of it left a sanitizer's report. */
+/* Clean up. Also ends the test with a failure if a program left a sanitizer's
+ * report. */
 void harness_fini(void);
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
-/* The scratch directory; handlers know it as $TEST_DIR and start in it. */
+/* The scratch directory. Handlers start in it and have its path in
+ * $TEST_DIR. */
 const char *harness_dir(void);
-/* What the programs get as --state-dir; not created here. */
+/* The --state-dir of the programs; not created here. */
 const char *harness_state_dir(void);
-/* What the programs get as $RUNTIME_DIRECTORY, in memory; not created here. */
+/* The $RUNTIME_DIRECTORY of the programs, in memory; not created here. */
 const char *harness_runtime_dir(void);
-/* The folder of a queue there, by the rule of docs/formats/custody.md; that of
- * another directory or state directory; and the custody file. */
+/* Runtime folder of a queue (the rule is in docs/formats/custody.md), also
+ * under other directories; the queue's custody file. */
 const char *harness_runtime_folder(const char *queue);
 const char *harness_folder_in(const char *runtime, const char *state,
                               const char *queue);
 const char *harness_custody(const char *queue);
-/* Absolute path of a file in the scratch directory. */
+/* Return the absolute path of a file in the scratch directory. */
 const char *harness_path(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
-/* Program of ours: $MQW_BIN/NAME, or build/bin/NAME. */
+/* Return the path of a program: $MQW_BIN/NAME, or build/bin/NAME. */
 const char *harness_bin(const char *name);
-/* C handler of tests/harness/handlers/NAME.c, plugin of plugins/NAME.c. */
+/* Return the path of a handler (tests/harness/handlers) or plugin (plugins). */
 const char *harness_handler(const char *name);
 const char *harness_plugin(const char *name);
 
-/* ---- queues (own mq_ calls) ---- */
+/* ---- queues (by own mq_ calls) ---- */
 
-/* A fresh name that no queue has; whatever gets it is unlinked at the end. */
+/* Return a name that no queue has. The queue of that name is unlinked at the
+ * end. */
 const char *harness_queue_name(void);
-/* A new queue; 0 = 10 messages, 256 bytes. */
+/* Create a queue; 0 stands for 10 messages and for 256 bytes. */
 const char *harness_queue(long depth, long message_size);
 void harness_send(const char *queue, const void *data, size_t size,
                   unsigned priority);
-/* A string without its NUL, priority 0. Waits up to 10 s for room. */
+/* Send a string without its NUL, with priority 0. Waits up to 10 s for room. */
 void harness_send_text(const char *queue, const char *text);
-/* False when the queue is full. */
+/* Send without waiting; return false if the queue is full. */
 bool harness_try_send(const char *queue, const void *data, size_t size,
                       unsigned priority);
-/* Bytes received, -1 when empty. `priority` may be NULL. */
+/* Receive a message and return its size; -1: the queue is empty. `priority` may
+ * be NULL. */
 ssize_t harness_receive(const char *queue, void *buf, size_t room,
                         unsigned *priority);
-/* Messages in the queue; -1 if there is no such queue. */
+/* Return the number of messages in the queue; -1: there is no such queue. */
 long harness_queue_length(const char *queue);
 
 /* ---- processes ---- */
 
-struct harness_process; /* opaque */
+struct harness_process; /* A program that was started. */
 
-/* NULL-terminated lists; argv[0] without a slash is looked up in harness_bin's
- * directory first, then in PATH. */
+/* Lists end with NULL. A name without a slash in argv[0] is looked up in the
+ * directory of harness_bin first, then in PATH. */
 #define HARNESS_LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 struct harness_spec {
     const char *const *argv;
-    const char *const *env; /* NULL, or "NAME=value", or "NAME" to unset it */
+    const char *const *env; /* NULL, or a list of "NAME=value", or "NAME" to
+                             * unset it */
     const void *input;      /* stdin; NULL: /dev/null */
     size_t input_size;
 };
 struct harness_process *harness_start(const struct harness_spec *spec);
-/* mqworker --state-dir ... QUEUE, then what you give, "--" COMMAND included:
- * harness_worker(q, "--max-attempts", "2", "--", script). It may not be ready
- * on return; a queue that exists can be sent to at once. */
+/* Start mqworker for a queue: harness_worker(q, "--max-attempts", "2", "--",
+ * script) adds --state-dir and the queue. The worker may not be ready on
+ * return, but an existing queue accepts messages. */
 #define harness_worker(queue, ...)                                           \
     harness_start(&(struct harness_spec){                                    \
         .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), \
                              (queue), __VA_ARGS__)})
-/* Any program of ours with arguments: harness_program("mqsend", q, "hello"). */
+/* Start one of our programs: harness_program("mqsend", q, "hello"). */
 #define harness_program(...) \
     harness_start(&(struct harness_spec){.argv = HARNESS_LIST(__VA_ARGS__)})
 
 pid_t harness_pid(const struct harness_process *p);
 void harness_signal(const struct harness_process *p, int signal);
-/* Exit status, or -signal that ended it. Again: the same answer. */
+/* Wait for the end; return the exit status, or -signal. May be called again. */
 int harness_wait(struct harness_process *p, unsigned limit_ms);
-/* Whether it still runs; reaps it if not. */
+/* Return true if the program is still running; reap it if not. */
 bool harness_running(struct harness_process *p);
-/* What all processes of this test do, and said last: for a report. */
+/* Describe all processes of this test, with the end of their stderr, for a
+ * report. */
 const char *harness_said(void);
-/* How often its threads gave up the processor, all together: a thread that is
- * woken does so once more. */
+/* Return how often all its threads together gave up the processor: a thread
+ * that is woken does so once more. */
 long harness_switches(const struct harness_process *p);
 /* Return the processor time that it has used, in ticks of times(2). */
 long harness_ticks(const struct harness_process *p);
@@ -110,25 +116,26 @@ long harness_ticks(const struct harness_process *p);
  * what it did last. Return harness_switches; -1: a sanitizer's own thread never
  * sleeps. */
 long harness_settled(const struct harness_process *p, unsigned limit_ms);
-/* SIGTERM, then harness_wait. */
+/* Send SIGTERM, then call harness_wait. */
 int harness_stop(struct harness_process *p, unsigned limit_ms);
-/* SIGKILL and reap. */
+/* Send SIGKILL and reap. */
 void harness_kill(struct harness_process *p);
-/* What it wrote so far; NUL-terminated besides. `size` may be NULL. */
+/* Return its output so far, with a NUL behind it. `size` may be NULL. */
 const char *harness_stdout(const struct harness_process *p, size_t *size);
 const char *harness_stderr(const struct harness_process *p, size_t *size);
-/* First line of its stderr that contains `text`, without newline; waits for a
- * whole line. */
+/* Return the first line of its stderr that contains `text`, without the
+ * newline; waits for a complete line. */
 const char *harness_wait_log(struct harness_process *p, const char *text,
                              unsigned limit_ms);
-/* How many lines of its stderr contain `text`. */
+/* Count the lines of its stderr that contain `text`. */
 size_t harness_log_count(const struct harness_process *p, const char *text);
 
-/* Return true if PATH has the program. A test that starts a program of another
- * package asks first and skips itself: harness_start ends the test. */
+/* Return true if PATH has the program. Tests that need a program of another
+ * package call this first and skip themselves, because harness_start would
+ * fail. */
 bool harness_has(const char *program);
 
-/* A program run to its end (limit 60 s). */
+/* Result of a program that was run to its end (limit 60 s). */
 struct harness_result {
     int status; /* as harness_wait */
     const char *out, *err;
@@ -138,23 +145,23 @@ struct harness_result harness_run_spec(const struct harness_spec *spec);
 #define harness_run(...) \
     harness_run_spec(&(struct harness_spec){.argv = HARNESS_LIST(__VA_ARGS__)})
 
-/* Whether any process has this pid and is not a zombie. */
+/* Return true if a process has this pid and is not a zombie. */
 bool harness_alive(pid_t pid);
 
-/* ---- files; relative paths are in the scratch directory ---- */
+/* ---- files; relative paths begin in the scratch directory ---- */
 
-/* An executable "#!/bin/sh" script; `body` follows. Returns its path. */
+/* Write an executable script of "#!/bin/sh" and `body`; return its path. */
 const char *harness_script(const char *name, const char *body);
 void harness_write(const char *path, const void *data, size_t size);
-/* Whole file, NUL-terminated besides; "" if there is none. */
+/* Return the contents of a file, with a NUL behind them; "": no such file. */
 const char *harness_read(const char *path, size_t *size);
 bool harness_exists(const char *path);
-/* Complete lines; 0 if there is no such file. */
+/* Count complete lines; 0 if there is no such file. */
 size_t harness_lines(const char *path);
-/* Lines that contain `text`. */
+/* Count the lines that contain `text`. */
 size_t harness_lines_with(const char *path, const char *text);
-/* The next whole line of a file that grows, from byte *at on; *at is behind it
- * then. False while there is none. */
+/* Read the next complete line of a growing file from offset *at, and advance
+ * *at. Return false if there is none. */
 bool harness_next_line(const char *path, long *at, char *line, size_t room);
 
 /* ---- the state of a worker ---- */
@@ -180,10 +187,10 @@ unsigned harness_busy_slots(const char *queue);
 
 uint64_t harness_deadline(unsigned limit_ms);
 /* Return a deadline at least 30 s away, or the present for 0. A test that waits
- * for an event measures no speed: on a busy machine all may take ten times as
+ * for an event measures no speed, and a busy machine may take ten times as
  * long. */
 uint64_t harness_patience(unsigned limit_ms);
-/* 2 ms of sleep, or the end of the test once `deadline` has passed. */
+/* Sleep 2 ms, or fail the test once `deadline` has passed. */
 void harness_nap(uint64_t deadline, const char *what);
 uint64_t harness_now_ms(void); /* monotonic */
 

@@ -1,7 +1,7 @@
-/* internal.h - what the harness's own files share
+/* internal.h - what the files of the harness share
  *
- * WHAT   Failing with the caller's place, strings that live until
- *        harness_fini, and the two ends of the fixture.
+ * WHAT   Failing at the caller's place, strings that live until harness_fini,
+ *        and the ends of the fixture's parts.
  * WHO    The files of tests/harness; includes harness.h without its macros.
  * OWNS   See harness.h.
  * FAILS  harness_fail does not return.
@@ -18,39 +18,41 @@ _Noreturn void harness_fail(const char *fmt, ...)
 /* Free `memory` at harness_fini; NULL fails. */
 void *harness_keep(void *memory);
 
-/* Kill and reap all that harness_start started. */
+/* Kill and reap all processes of harness_start. */
 void processes_end(void);
-/* What those that run, or failed, said last, the newest first; then what else
- * runs with the environment of this test. */
+/* Describe running and failed processes with the end of their stderr, the
+ * newest first, and other processes that have this test's environment. */
 void processes_said(char *out, size_t room);
-/* Whether harness_start started it. */
+/* Return true if harness_start started the process. */
 bool processes_know(pid_t pid);
-/* A file of /proc, cut; false: it cannot be read. */
+/* Read the start of a file of /proc. Return false if it cannot be read. */
 bool said_text(const char *path, char *out, size_t room);
-/* Where each thread of it waits, in the kernel's words; how much. */
+/* Print where each thread of a process waits in the kernel; return the size. */
 size_t said_threads(pid_t pid, char *out, size_t room);
-/* What runs with the environment of this test, and harness_start did not
+/* Print the processes with this test's environment that harness_start did not
  * start. */
 void said_others(char *out, size_t room);
-/* Whether process `pid` was started with the entry `wanted`. */
+/* Return true if process `pid` was started with this entry in its
+ * environment. */
 bool environment_has(const char *pid, const char *wanted);
-/* First sanitizer's report that a program left, or NULL. */
+/* Return the first sanitizer's report that a program left, or NULL. */
 const char *processes_report(void);
 
-/* The janitor: cleans up when the test process is gone or asks for it. */
+/* The janitor process, which cleans up when the test ends or asks for it. */
 struct janitor {
-    unsigned *queues; /* shared: names handed out so far */
+    unsigned *queues; /* shared with it: number of names handed out */
     pid_t pid;
-    int fd; /* closed = clean up now */
+    int fd; /* close it to clean up */
 };
-/* 0 or -errno; `dir` and `runtime` are removed at the end and must stay
- * valid. */
+/* Start the janitor; return 0 or -errno. It removes `dir` and `runtime` at the
+ * end; the strings must stay valid. */
 int janitor_start(struct janitor *j, const char *dir, const char *runtime);
-/* In a child that goes on beside the test: the janitor does not wait for it. */
+/* Call this in a child that outlives the test: the janitor does not wait for
+ * it. */
 void janitor_leave(void);
-/* Have it clean up, and wait until it has. */
+/* Make the janitor clean up, and wait until it has. */
 void janitor_finish(struct janitor *j);
-/* The name of queue `number` of the test in `dir`. */
+/* Print the name of queue `number` of the test in `dir`. */
 void janitor_queue_name(const char *dir, unsigned number, char *out,
                         size_t room);
 

@@ -1,9 +1,9 @@
 /* janitor.c - a process that outlives the test and cleans up after it
  *
- * A test can end without its fixture: a crash, Criterion's time limit, Ctrl-C.
- * Queues count against a limit of the user until they are unlinked, and a
- * handler that was left over would disturb the tests that follow. So cleaning
- * up is done by a process that waits for the end of a pipe.
+ * A test may end without its fixture: by a crash, Criterion's time limit or
+ * Ctrl-C. Queues count against a limit of the user until they are unlinked, and
+ * a leftover handler would disturb later tests. So a separate process waits
+ * for the end of a pipe and cleans up.
  */
 #include "tests/harness/internal.h"
 
@@ -51,7 +51,7 @@ bool environment_has(const char *pid, const char *wanted)
     return found;
 }
 
-/* processes_kill - SIGKILL to all with that environment; how many */
+/* Kill all processes with that environment; return how many. */
 static unsigned processes_kill(const char *wanted)
 {
     DIR *proc = opendir("/proc");
@@ -95,13 +95,15 @@ static int file_remove(const char *path, const struct stat *st, int type,
     return 0;
 }
 
-/* clean_up - nothing of the test is left but, if asked for, its files */
+/* Remove everything of the test, or all except its files if they are to be
+ * kept. */
 static void clean_up(const struct janitor *j, const char *dir,
                      const char *runtime)
 {
     char wanted[512], name[64];
     snprintf(wanted, sizeof wanted, "TEST_DIR=%s", dir);
-    /* Again, as one may fork while we read: zombies have no environment. */
+    /* Repeat, because a process may fork meanwhile. Zombies have no
+     * environment. */
     for (unsigned round = 0; round < 50 && processes_kill(wanted); round++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     for (unsigned n = 1; n <= *j->queues; n++) {
@@ -136,7 +138,7 @@ static _Noreturn void janitor_run(const struct janitor *j, int fd,
     _exit(0);
 }
 
-/* janitor_start - fork the janitor of this test process */
+/* Fork the janitor of this test. */
 int janitor_start(struct janitor *j, const char *dir, const char *runtime)
 {
     int ends[2];
@@ -158,7 +160,7 @@ int janitor_start(struct janitor *j, const char *dir, const char *runtime)
     return 0;
 }
 
-/* janitor_finish - all is cleaned up on return */
+/* Clean up now, and wait for it. */
 void janitor_finish(struct janitor *j)
 {
     close(j->fd);

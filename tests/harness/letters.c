@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* text_of - a copy of a string field; NULL if it is missing or null */
+/* Copy a string field; NULL if it is missing or null. */
 static const char *text_of(const json_t *object, const char *name)
 {
     const char *value = json_string_value(json_object_get(object, name));
     return value ? harness_keep(strdup(value)) : NULL;
 }
 
-/* number_of - a number that must be there */
+/* Return a number, which must exist. */
 static long long number_of(const json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);
@@ -23,7 +23,7 @@ static long long number_of(const json_t *object, const char *name)
     return json_integer_value(value);
 }
 
-/* history_read - how each attempt ended */
+/* Read how each attempt ended. */
 static void history_read(const json_t *object, struct harness_letter *l)
 {
     const json_t *history = json_object_get(object, "history");
@@ -34,7 +34,7 @@ static void history_read(const json_t *object, struct harness_letter *l)
     l->errors = errors;
 }
 
-/* letter_read - one line of the list */
+/* Parse one line of the list. */
 static void letter_read(const char *line, size_t size, struct harness_letter *l)
 {
     json_error_t error;
@@ -61,7 +61,7 @@ static void letter_read(const char *line, size_t size, struct harness_letter *l)
     json_decref(o);
 }
 
-/* harness_letters - all there are now */
+/* Return all letters. */
 const struct harness_letter *harness_letters(const char *queue, size_t *count)
 {
     *count = 0;
@@ -79,7 +79,7 @@ const struct harness_letter *harness_letters(const char *queue, size_t *count)
     return list;
 }
 
-/* harness_wait_letters - as soon as there are so many */
+/* Wait until there are so many letters, and return them. */
 const struct harness_letter *
 harness_wait_letters(const char *queue, size_t count, unsigned limit_ms)
 {

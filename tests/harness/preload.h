@@ -1,7 +1,7 @@
-/* preload.h - programs of ours that see other calls than the C library's
+/* preload.h - run our programs with a library that replaces calls of libc
  *
- * WHAT   A library of tests/harness/plugins/ that is loaded before all others,
- *        also where a sanitizer wants to be the first.
+ * WHAT   Loads a library of tests/harness/plugins/ before all others, even
+ *        where a sanitizer wants to be the first.
  * WHO    Tests; the init of their suite is preload_init, or calls it.
  * OWNS   Nothing.
  * FAILS  By ending the test.
@@ -16,7 +16,7 @@
 
 #define PRELOAD_TEXT 4200
 
-/* preload_init - harness_init, and the sanitizer is told */
+/* Call harness_init, and permit the library in the sanitizer's options. */
 static inline void preload_init(void)
 {
     const char *old = getenv("ASAN_OPTIONS");
@@ -28,7 +28,7 @@ static inline void preload_init(void)
     setenv("ASAN_OPTIONS", options, 1);
 }
 
-/* preload_text - what a program's environment has; `out` */
+/* Print the environment variable that loads the plugin. */
 static inline char *preload_text(char out[PRELOAD_TEXT], const char *plugin)
 {
     snprintf(out, PRELOAD_TEXT, "LD_PRELOAD=%s", harness_plugin(plugin));

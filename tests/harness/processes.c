@@ -1,4 +1,4 @@
-/* processes.c - programs under test: start, signal, wait, read what they say */
+/* processes.c - programs under test: start, signal, wait, read their output */
 #include "tests/harness/internal.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ static struct harness_process *processes; /* newest first */
 
 /* ---- in the child ---- */
 
-/* sanitizer_set - have reports written to files in the scratch directory */
+/* Make a sanitizer write its reports to the scratch directory. */
 static void sanitizer_set(const char *variable, const char *more)
 {
     char value[1024];
@@ -37,17 +37,19 @@ static void sanitizer_set(const char *variable, const char *more)
     setenv(variable, value, 1);
 }
 
-/* environment_set - what every program gets, then what the test asks for */
+/* Set the environment that every program gets, then that of the test. */
 static void environment_set(const char *const *env)
 {
     char elsewhere[1024];
     setenv("TEST_DIR", harness_dir(), 1);
-    /* A program that was not given --state-dir must not find the user's. */
+    /* A program without --state-dir must not find the user's state
+     * directory. */
     snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", harness_dir());
     setenv("STATE_DIRECTORY", elsewhere, 1);
     sanitizer_set("ASAN_OPTIONS", ":exitcode=99");
     sanitizer_set("UBSAN_OPTIONS", ":print_stacktrace=1");
-    sanitizer_set("TSAN_OPTIONS", ":exitcode=99"); /* preset 66 = EX_NOINPUT */
+    /* The preset 66 is EX_NOINPUT */
+    sanitizer_set("TSAN_OPTIONS", ":exitcode=99");
     for (; env && *env; env++) {
         if (strchr(*env, '='))
             putenv((char *)*env);
@@ -75,7 +77,7 @@ bool harness_has(const char *program)
     return found;
 }
 
-/* child_exec - become the program; on failure errno goes to `report` */
+/* Execute the program; if that fails, send errno to `report`. */
 static _Noreturn void child_exec(const struct harness_spec *spec,
                                  const struct harness_process *p,
                                  const char *program, int report)
@@ -103,7 +105,7 @@ static _Noreturn void child_exec(const struct harness_spec *spec,
 
 /* ---- start ---- */
 
-/* process_new - the record of a program that is about to start */
+/* Make the record of a program that is about to start. */
 static struct harness_process *process_new(const struct harness_spec *spec)
 {
     static unsigned number;
@@ -147,7 +149,7 @@ struct harness_process *harness_start(const struct harness_spec *spec)
 
 /* ---- end ---- */
 
-/* process_reap - true once it has ended; `flags` for waitpid */
+/* Reap the program, with `flags` for waitpid. Return true if it has ended. */
 static bool process_reap(struct harness_process *p, int flags)
 {
     int status;
@@ -165,7 +167,7 @@ static bool process_reap(struct harness_process *p, int flags)
     return true;
 }
 
-/* process_complain - end the test, with what the program said last */
+/* End the test with the end of the program's stderr. */
 static _Noreturn void process_complain(const struct harness_process *p,
                                        const char *what)
 {
@@ -233,7 +235,8 @@ bool harness_alive(pid_t pid)
     FILE *f = fopen(path, "re");
     if (!f)
         return false;
-    /* The name may hold blanks and brackets: the state follows the last ')'. */
+    /* The name may contain blanks and brackets; the state follows the last
+     * ')'. */
     char line[512];
     const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
     if (end && end[1] == ' ')
@@ -242,7 +245,7 @@ bool harness_alive(pid_t pid)
     return state != 'Z' && state != 'X';
 }
 
-/* ---- what it says ---- */
+/* ---- output ---- */
 
 const char *harness_stdout(const struct harness_process *p, size_t *size)
 {
@@ -254,8 +257,8 @@ const char *harness_stderr(const struct harness_process *p, size_t *size)
     return harness_read(p->err, size);
 }
 
-/* process_said - its title (a worker's says what it does), where it waits, its
- * last words */
+/* Describe a process: its title (a worker's shows its state), where its threads
+ * wait, and the end of its stderr. */
 static size_t process_said(const struct harness_process *p, bool runs,
                            char *out, size_t room)
 {
@@ -300,7 +303,7 @@ bool processes_know(pid_t pid)
     return false;
 }
 
-/* log_line - first complete line with `text` in it, or NULL */
+/* Return the first complete line that contains `text`, or NULL. */
 static const char *log_line(const struct harness_process *p, const char *text)
 {
     FILE *f = fopen(p->err, "re");
@@ -325,7 +328,8 @@ const char *harness_wait_log(struct harness_process *p, const char *text,
 {
     uint64_t deadline = harness_patience(limit_ms);
     for (;;) {
-        bool running = harness_running(p); /* before the look: its last words */
+        bool running = harness_running(p); /* read before the log, so that the
+                                            * last line is not missed */
         const char *line = log_line(p, text);
         if (line)
             return line;

@@ -1,4 +1,4 @@
-/* queues.c - the test's own view of its queues */
+/* queues.c - the test's own access to its queues */
 #include "tests/harness/internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { SEND_LIMIT_S = 60 };
 
-/* queue_use - open or fail */
+/* Open a queue or fail. */
 static mqd_t queue_use(const char *name, int flags)
 {
     mqd_t q = mq_open(name, flags | O_CLOEXEC);
@@ -34,7 +34,7 @@ const char *harness_queue(long depth, long message_size)
     return name;
 }
 
-/* queue_put - send with a time limit; 0 or errno */
+/* Send with a time limit; return 0 or errno. */
 static int queue_put(const char *queue, const void *data, size_t size,
                      unsigned priority, int limit_s)
 {

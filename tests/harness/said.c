@@ -1,4 +1,4 @@
-/* said.c - what processes do, for the report of a test that failed */
+/* said.c - describe processes, for the report of a failed test */
 #include "tests/harness/internal.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* said_text - a file of /proc, cut; false: it cannot be read */
+/* Read the start of a file of /proc. Return false if it cannot be read. */
 bool said_text(const char *path, char *out, size_t room)
 {
     FILE *f = fopen(path, "re");
@@ -19,7 +19,7 @@ bool said_text(const char *path, char *out, size_t room)
     return n > 0;
 }
 
-/* said_threads - where each thread of it waits, in the kernel's words */
+/* Print where each thread waits in the kernel. */
 size_t said_threads(pid_t pid, char *out, size_t room)
 {
     char path[64], where[64];
@@ -41,7 +41,7 @@ size_t said_threads(pid_t pid, char *out, size_t room)
     return used < room ? used : room - 1;
 }
 
-/* stat_said - its name and its state, a letter */
+/* Print the name and the state letter of a process. */
 static size_t stat_said(pid_t pid, char *out, size_t room)
 {
     char path[64], stat[512];
@@ -55,8 +55,8 @@ static size_t stat_said(pid_t pid, char *out, size_t room)
                             (int)(end + 1 - name), name, end[2]);
 }
 
-/* A handler that is not in its program yet is among them: it has the memory of
- * its worker, and so the environment. */
+/* A handler that has not called exec yet is included, because it still has the
+ * memory of its worker and so this environment. */
 void said_others(char *out, size_t room)
 {
     DIR *proc = opendir("/proc");

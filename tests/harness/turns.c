@@ -1,4 +1,4 @@
-/* turns.c - what ran when, and what must hold of it (see turns.h) */
+/* turns.c - what ran when, and checks of the order (see turns.h) */
 #include "tests/harness/internal.h"
 
 #include "tests/harness/turns.h"
@@ -10,7 +10,7 @@
 
 enum { NUMBERS = 20000 };
 
-/* ---- the files that tell the handler what to do ---- */
+/* ---- files that control the handler ---- */
 
 void turns_tell(const char *what, const char *body)
 {
@@ -28,7 +28,7 @@ void turns_untell(const char *what, const char *body)
 
 /* ---- reading ---- */
 
-/* turn_parse - one line of the notes */
+/* Parse one line of the notes. */
 static struct turn turn_parse(const char *line, size_t number)
 {
     struct turn t = {.line = number};
@@ -43,7 +43,7 @@ static struct turn turn_parse(const char *line, size_t number)
     return t;
 }
 
-/* turns_read - all complete lines */
+/* Read all complete lines. */
 struct turns turns_read(void)
 {
     size_t size, lines = 0, n = 0;
@@ -58,7 +58,7 @@ struct turns turns_read(void)
     return (struct turns){.at = list, .count = n};
 }
 
-/* turns_done - reads on from where it was */
+/* Continue reading where the last call stopped. */
 size_t turns_done(void)
 {
     static long offset;
@@ -82,7 +82,7 @@ size_t turns_done(void)
     return done;
 }
 
-/* turns_order - as text that is easy to compare */
+/* Return the order as text, which is easy to compare. */
 const char *turns_order(const char *group)
 {
     struct turns t = turns_read();
@@ -126,9 +126,9 @@ size_t turns_starts(const struct turns *t, const char *group, size_t from,
     return n;
 }
 
-/* ---- what must hold ---- */
+/* ---- checks ---- */
 
-/* by_group - the notes of a group together, in order of time */
+/* Sort notes by group, and by time within each group. */
 static int by_group(const void *a, const void *b)
 {
     const struct turn *x = a, *y = b;
@@ -137,7 +137,7 @@ static int by_group(const void *a, const void *b)
     return c ? c : (x->line > y->line) - (x->line < y->line);
 }
 
-/* producer_of, number_of - the parts of a body */
+/* Return the two numbers of a body. */
 static unsigned long producer_of(const struct turn *t)
 {
     return strtoul(t->body, NULL, 10);
@@ -153,7 +153,7 @@ static unsigned long number_of(const struct turn *t)
     return number;
 }
 
-/* by_source - the notes of a group, producer and priority together */
+/* Sort notes by group, producer and priority. */
 static int by_source(const void *a, const void *b)
 {
     const struct turn *x = a, *y = b;
@@ -178,10 +178,11 @@ static struct turn *sorted(const struct turns *t,
     return list;
 }
 
-/* check_alone - never two deliveries of a group at once */
+/* Check that a group never has two deliveries at a time. */
 static void check_alone(const struct turn *list, size_t count)
 {
-    const struct turn *run = NULL; /* open, or cut off with its worker */
+    const struct turn *run = NULL; /* the delivery that is open, or was killed
+                                    * with its worker */
 
     for (size_t i = 0; i < count; i++) {
         const struct turn *t = &list[i];
@@ -203,7 +204,7 @@ static void check_alone(const struct turn *list, size_t count)
     }
 }
 
-/* check_order - first successes in the order sent; how many */
+/* Check that first successes come in the order sent; return how many. */
 static size_t check_order(const struct turn *list, size_t count)
 {
     static bool seen[NUMBERS];

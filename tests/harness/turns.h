@@ -1,10 +1,10 @@
-/* turns.h - ordered groups in end-to-end tests: sending, and what ran when
+/* turns.h - groups in end-to-end tests: sending, and what ran when
  *
- * WHAT   Messages with a group; producers in processes of their own; the notes
- *        of handlers/turn.c, and what must hold of them. A body is
- *        "PRODUCER.NUMBER"; the numbers of a producer grow in each group.
+ * WHAT   Messages with a group, producers in their own processes, the notes of
+ *        handlers/turn.c and checks of them. A body is "PRODUCER.NUMBER"; the
+ *        numbers of a producer grow in each group.
  * WHO    The test's main thread.
- * OWNS   All it hands out, until harness_fini.
+ * OWNS   All that it hands out, until harness_fini.
  * FAILS  By ending the test.
  */
 #ifndef TESTS_HARNESS_TURNS_H
@@ -17,35 +17,37 @@
 
 #define TURN harness_handler("turn")
 
-/* A message of a group (NULL: none), with a header; waits 10 s for room. */
+/* Send a message with a header and a group (NULL: none); waits 10 s for
+ * room. */
 void turns_send(const char *queue, const char *group, unsigned priority,
                 const char *body);
-/* The same with a body "PRODUCER.NUMBER". */
+/* Send the same with the body "PRODUCER.NUMBER". */
 void turns_send_number(const char *queue, const char *group, unsigned priority,
                        unsigned producer, unsigned number);
 
-/* Whether all that is in the queue now was taken: waits until something behind
- * it has run. */
+/* Wait until everything now in the queue was taken: until a later message has
+ * run. */
 void turns_passed(const char *queue);
 
-/* ---- what the handler is to do; a file each (handlers/turn.c) ---- */
+/* ---- control of the handler, by files (handlers/turn.c) ---- */
 
-/* `what`: "gate", "fail" or "dead". */
+/* Create or remove such a file; `what` is "gate", "fail" or "dead". */
 void turns_tell(const char *what, const char *body);
 void turns_untell(const char *what, const char *body);
 
 /* ---- producers ---- */
 
 struct turns_plan {
-    unsigned producers, groups, each; /* `each` messages a group, of all */
-    unsigned block;     /* so many groups get messages at a time */
-    unsigned high_in;   /* every so many-th message has priority 3; 0: none */
-    unsigned seed;      /* of the order of groups */
-    const char *prefix; /* of a group's name, a number follows; NULL: "g" */
+    unsigned producers, groups, each; /* `each` messages per group, from all
+                                       * producers */
+    unsigned block;     /* number of groups that get messages at a time */
+    unsigned high_in;   /* one message in so many has priority 3; 0: none */
+    unsigned seed;      /* for the order of groups */
+    const char *prefix; /* start of group names, before a number; NULL: "g" */
 };
-/* Start them; they end when all is sent. */
+/* Start the producers; they exit when everything is sent. */
 void turns_produce(const char *queue, const struct turns_plan *plan);
-/* Whether all of them have ended; false while one runs. */
+/* Return true if all producers have exited. */
 bool turns_produced(void);
 
 /* ---- what ran ---- */
@@ -63,31 +65,32 @@ struct turns {
     size_t count;
 };
 struct turns turns_read(void);
-/* Deliveries that ended done so far, repeated ones too: quick to ask again. */
+/* Count done deliveries so far, including repeats. Cheap to call repeatedly. */
 size_t turns_done(void);
-/* Messages (group and body) that ended done at least once. */
+/* Count messages (by group and body) that were done at least once. */
 size_t turns_distinct(void);
-/* The bodies of successes in order of time, a blank behind each; of one group,
- * NULL: of all. */
+/* Return the bodies of successes in order of time, each followed by a blank,
+ * for one group or (NULL) all. */
 const char *turns_order(const char *group);
-/* Most deliveries at once; of a run in which no worker was killed. */
+/* Return the most deliveries at a time, for a run without kills. */
 unsigned turns_most(const struct turns *t);
-/* The first S of a body; its index, or (size_t)-1. */
+/* Return the index of the first S line of a body, or (size_t)-1. */
 size_t turns_start(const struct turns *t, const char *body);
-/* S lines of a group from index `from` up to before `to`. */
+/* Count the S lines of a group with an index from `from` to before `to`. */
 size_t turns_starts(const struct turns *t, const char *group, size_t from,
                     size_t to);
 
-/* No two deliveries of a group at once (a delivery without an end is one that
- * was killed with its worker: the next one is of another generation); first
- * successes in the order sent, for each group, producer and priority; a success
- * that is repeated says so. How many messages succeeded. */
+/* Check that no two deliveries of a group overlap (a delivery without an end
+ * was killed with its worker, so the next one has another generation), that
+ * first successes come in the order sent for each group, producer and priority,
+ * and that repeated successes are marked. Return how many messages
+ * succeeded. */
 size_t turns_check(const struct turns *t);
 
 /* ---- the store ---- */
 
-/* Rows of the queue's store for which the SQL condition holds; 0 if there is no
- * store yet. */
+/* Count the rows of the queue's store that fulfil the SQL condition; 0 if there
+ * is no store yet. */
 long long turns_rows(const char *queue, const char *condition);
 #define TURNS_PARKED  "state = 2"
 #define TURNS_WAITING "state = 1"

@@ -1,4 +1,4 @@
-/* turns_send.c - messages of groups, producers (see turns.h) */
+/* turns_send.c - send messages of groups (see turns.h) */
 #include "tests/harness/internal.h"
 
 #include "tests/harness/turns.h"
@@ -16,9 +16,9 @@
 
 enum { MESSAGE_MAX = 400, PRODUCERS_MAX = 8, HIGH = 3 };
 
-static pid_t producers[PRODUCERS_MAX]; /* 0: none, or ended */
+static pid_t producers[PRODUCERS_MAX]; /* 0: not started, or exited */
 
-/* message_make - header and body; its size */
+/* Write header and body; return their size. */
 static size_t message_make(char message[MESSAGE_MAX], const char *group,
                            const char *body)
 {
@@ -48,14 +48,14 @@ void turns_send_number(const char *queue, const char *group, unsigned priority,
 
 /* ---- producers ---- */
 
-/* group_name - the name of a group of the plan */
+/* Print the name of a group of the plan. */
 static void group_name(const struct turns_plan *plan, unsigned group,
                        char name[64])
 {
     snprintf(name, 64, "%s%u", plan->prefix ? plan->prefix : "g", group);
 }
 
-/* number_send - one message; waits for room as long as it takes */
+/* Send one message; waits for room without a limit. */
 static void number_send(mqd_t q, const struct turns_plan *plan, unsigned me,
                         unsigned group, unsigned number)
 {
@@ -69,7 +69,7 @@ static void number_send(mqd_t q, const struct turns_plan *plan, unsigned me,
         _exit(1);
 }
 
-/* shuffle - `n` numbers from `first` on in a random order */
+/* Write `n` numbers from `first` on in a random order. */
 static void shuffle(unsigned *list, unsigned first, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -80,7 +80,7 @@ static void shuffle(unsigned *list, unsigned first, unsigned n)
     }
 }
 
-/* producer_run - every so many-th message of each group, block after block */
+/* Send one message in `producers` of each group, block after block. */
 static _Noreturn void producer_run(const char *queue,
                                    const struct turns_plan *plan, unsigned me)
 {
