@@ -1,7 +1,8 @@
-/* denied.c - runs a program under a filter that denies one call
+/* denied.c - run a program under a filter that denies some system calls
  *
- * denied CALL=ERRNO PROGRAM [ARGUMENT...]: CALL is waitid, pidfd_open or
- * memfd_create, ERRNO a number; status 77 where no filter can be set.
+ * denied CALL=ERRNO PROGRAM [ARGUMENT...]. CALL is in the table below, ERRNO is
+ * a number. LINUX_4_18 and LINUX_5_4 deny all calls that these kernels do not
+ * have. Exits with 77 if no filter can be set.
  */
 #include <errno.h>
 #include <linux/audit.h>

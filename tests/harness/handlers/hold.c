@@ -1,7 +1,7 @@
-/* hold.c - a handler that has its worker's queue open to receive
+/* hold.c - a handler that has its worker's queue open for receiving
  *
- * Notes its pid in $TEST_DIR/holds, and ends when there is a file
- * $TEST_DIR/open.
+ * It writes its pid to $TEST_DIR/holds and exits when the file $TEST_DIR/open
+ * exists.
  */
 #include <fcntl.h>
 #include <mqueue.h>
@@ -13,7 +13,7 @@ int main(void)
 {
     FILE *f;
 
-    /* A handler starts in the test's directory. */
+    /* The working directory of a handler is the test's directory. */
     if (mq_open(getenv("MQW_QUEUE"), O_RDONLY | O_NONBLOCK) < 0)
         return 1;
     f = fopen("holds", "a");

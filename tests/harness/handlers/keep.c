@@ -1,7 +1,7 @@
-/* keep.c - handler: keep stdin byte for byte
+/* keep.c - a handler that saves stdin byte for byte
  *
- * Writes it to the first of $TEST_DIR/body.0, body.1, ... that is free, then a
- * line "N SIZE" to $TEST_DIR/kept.
+ * It writes to the first free name of $TEST_DIR/body.0, body.1, ..., and
+ * appends a line "N SIZE" to $TEST_DIR/kept.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* copy - all of stdin to `to`; its size, or -1 */
+/* Copy stdin to `to`; return the size, or -1. */
 static long copy(int to)
 {
     char buf[65536];

@@ -1,9 +1,11 @@
-/* listen.c - no handler: hand a queue over as a service manager does
+/* listen.c - pass a queue to a program as a service manager does (no handler)
  *
- * listen QUEUE WHOSE COMMAND [ARG...]. QUEUE is opened as descriptor 3 and the
- * command is run in this process. WHOSE: "own" says that it is meant for it,
- * "other" that it is meant for somebody else, "gone" as own, and the queue's
- * name is removed first, "write" as own, open for writing only.
+ * listen QUEUE WHOSE COMMAND [ARG...]. QUEUE is opened as descriptor 3, and
+ * COMMAND is run in this process. WHOSE:
+ *   own    the queue is meant for COMMAND
+ *   other  the queue is meant for another process
+ *   gone   as own, but the name of the queue is removed before
+ *   write  as own, but the queue is open for writing only
  */
 #include <fcntl.h>
 #include <mqueue.h>
@@ -22,7 +24,8 @@ int main(int argc, char **argv)
     fd =
         mq_open(argv[1], (strcmp(argv[2], "write") == 0 ? O_WRONLY : O_RDONLY) |
                              O_NONBLOCK);
-    if (fd < 0 || dup2(fd, 3) < 0) /* without close-on-exec, unless fd is 3 */
+    if (fd < 0 || dup2(fd, 3) < 0) /* without close-on-exec unless fd is already
+                                    * 3 */
         return 71;
     if (fcntl(3, F_SETFD, 0) < 0)
         return 71;

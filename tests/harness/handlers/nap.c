@@ -1,4 +1,4 @@
-/* nap.c - handler: sleep for as many microseconds as the body says */
+/* nap.c - a handler that sleeps for as many microseconds as the body says */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
-/* record.c - handler: note each run in $TEST_DIR/runs, then end as told
+/* record.c - a handler that notes each run in $TEST_DIR/runs
  *
- * record [STATUS]. One line a run, in one write, so that lines never mix:
- * ID ATTEMPT REDELIVERED PRIORITY GROUP BODY, "-" for what is missing; control
- * bytes of the body as '?', at most 200 bytes of it.
+ * record [STATUS]: exit with STATUS. Each run appends one line in one write, so
+ * that lines never mix: ID ATTEMPT REDELIVERED PRIORITY GROUP BODY, with "-"
+ * for an empty field, '?' for control bytes, and at most 200 bytes of the body.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 
 enum { BODY_MAX = 200 };
 
-/* variable - its value, "-" when it is missing or empty */
+/* Return the value of a variable; "-" if it is missing or empty. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
     return value && value[0] ? value : "-";
 }
 
-/* body_read - the start of stdin as printable text */
+/* Read the start of stdin as printable text. */
 static void body_read(char body[BODY_MAX + 1])
 {
     size_t used = 0;

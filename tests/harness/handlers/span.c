@@ -1,7 +1,8 @@
-/* span.c - handler: take some time, and note when
+/* span.c - a handler that takes some time and notes when it ran
  *
- * span MS [STATUS]. One line a run in $TEST_DIR/spans, written in one piece at
- * the end: START END ATTEMPT BODY, monotonic ns; at most 100 bytes of the body.
+ * span MS [STATUS]: sleep for MS, exit with STATUS. At its end each run appends
+ * one line to $TEST_DIR/spans in one write: START END ATTEMPT BODY, with
+ * monotonic ns and at most 100 bytes of the body.
  */
 #include <fcntl.h>
 #include <inttypes.h>

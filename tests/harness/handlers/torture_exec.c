@@ -1,8 +1,8 @@
-/* torture_exec.c - the torture program's handler that is a process for each
- * message (torture_witness.h)
+/* torture_exec.c - handler of the torture program: a process for each message
+ * (torture_witness.h)
  *
- * It takes up to 4 ms; every third one waits for a child in a session of its
- * own.
+ * It takes up to 4 ms. Every third process waits for a child in another
+ * session.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void nap(unsigned us)
     nanosleep(&(struct timespec){.tv_nsec = (long)us * 1000}, NULL);
 }
 
-/* body_read - stdin whole */
+/* Read all of stdin. */
 static size_t body_read(unsigned char *body, size_t room)
 {
     size_t used = 0;
@@ -45,7 +45,7 @@ static size_t body_read(unsigned char *body, size_t room)
     return used;
 }
 
-/* work - as long as the message runs */
+/* Take some time. */
 static void work(void)
 {
     struct timespec ts;

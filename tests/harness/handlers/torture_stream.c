@@ -1,7 +1,7 @@
-/* torture_stream.c - the torture program's long-lived handler
+/* torture_stream.c - handler of the torture program: a long-lived child
  * (torture_witness.h)
  *
- * Answers all that has come in one write.
+ * All messages that were read at once are answered in one write.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 enum { ROOM = 1 << 18, ANSWER = 64 };
 
 static char answers[ROOM];
-static size_t answered; /* bytes */
+static size_t answered; /* size of the answers */
 
 /* Write all answers. */
 static void answers_write(void)
@@ -42,7 +42,7 @@ static void answer(const struct torture_run *run, const char *id)
                                  run->fails ? "RETRY" : words[run->fate], id);
 }
 
-/* head_read - "MSG id bytes name=value..."; the line ends with NUL */
+/* Parse "MSG id bytes name=value...", ended by a NUL. */
 static void head_read(char *line, struct torture_seen *s)
 {
     char *word = strtok(line, " ");

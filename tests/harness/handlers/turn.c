@@ -1,13 +1,12 @@
-/* turn.c - handler of the tests of ordered groups: say when a delivery starts
- * and when it ends
+/* turn.c - handler for tests of groups: note when each delivery starts and ends
  *
  * turn [MAX_MS [FAIL_PERCENT [GENERATION]]]: take up to MAX_MS at random, fail
- * in FAIL_PERCENT of the deliveries. Appends lines to $TEST_DIR/turns, each in
- * one write, so that the order of the lines is the order in time:
+ * in FAIL_PERCENT of the deliveries. Each line of $TEST_DIR/turns is appended
+ * in one write, so the order of the lines is the order in time:
  *   S|E GROUP PRIORITY ATTEMPT REDELIVERED GENERATION PID STATUS BODY
- * S start, E end (STATUS: as which it will exit); GROUP "-" for none.
- * Files in $TEST_DIR tell it more: it waits while gate.BODY is there, exits 65
- * if dead.BODY is there, 1 if fail.BODY is.
+ * S start, E end with this exit status; GROUP is "-" for none.
+ * Files in $TEST_DIR control it: it waits while gate.BODY exists, exits with 65
+ * if dead.BODY exists, and with 1 if fail.BODY exists.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +24,7 @@ struct run {
     char body[BODY_MAX + 1];
 };
 
-/* variable - its value, `missing` when it is missing or empty */
+/* Return the value of a variable; `missing` if it is missing or empty. */
 static const char *variable(const char *name, const char *missing)
 {
     const char *value = getenv(name);

@@ -1,13 +1,12 @@
-/* witness.c - handler of the kill test: say what came, when, and in which
- * process
+/* witness.c - handler of the kill test: note each delivery and its process
  *
- * Appends lines to $TEST_DIR/witness, each in one write, so that the order of
- * the lines is the order in time:
+ * Each line of $TEST_DIR/witness is appended in one write, so the order of the
+ * lines is the order in time:
  *   WHAT KEY CHECK REDELIVERED ATTEMPT INFERRED DELIVERY STATUS PID TIME
- * WHAT: S start, E end (STATUS: as which it will exit), T a child of it lives.
- * KEY: nNUMBER, or tSIZE:ID for a body too small for a number. CHECK: enum
- * kill_what. DELIVERY tells the runs of one message apart.
- * It takes some ms; every third one waits for a child in a session of its own.
+ * WHAT: S start, E end with this exit status, T a child is alive. KEY: nNUMBER,
+ * or tSIZE:ID for a body too small for a number. CHECK: enum kill_what.
+ * DELIVERY distinguishes the runs of a message. A run takes some ms; every
+ * third one waits for a child in another session.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -62,7 +61,7 @@ static void note_write(const struct run *r, char what, int status)
         _exit(1);
 }
 
-/* body_read - stdin whole */
+/* Read all of stdin. */
 static size_t body_read(unsigned char *body, size_t room)
 {
     size_t used = 0;

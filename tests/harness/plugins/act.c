@@ -1,11 +1,11 @@
-/* act.c - a plugin that does what the body says: abort, nap, wait, hang, dead,
- * retry
+/* act.c - a plugin that does what the body says: abort, nap, wait, hang, dead
+ * or retry
  *
- * Each call is a line in $TEST_DIR/runs: body, attempt, redelivered; mqw_init
- * and mqw_fini leave a line, too. "wait" ends when it is cancelled, "hang"
- * never. A "nap" takes 200 ms, and goes on while there is a file "stay". "later
- * abort" and "later nap" are retried, and do it at their second attempt.
- * mqw_init refuses the argument "no".
+ * Each call appends a line to $TEST_DIR/runs: body, attempt, redelivered.
+ * mqw_init and mqw_fini append a line as well. "wait" returns when the message
+ * is cancelled, "hang" never. "nap" takes 200 ms, and longer while the file
+ * "stay" exists. "later abort" and "later nap" are retried and act at their
+ * second attempt. mqw_init refuses the argument "no".
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 
 static int runs = -1;
 
-/* note - one line, one write */
+/* Append one line in one write. */
 static void note(const char *what, size_t size, unsigned attempt, int again)
 {
     char line[512];
@@ -64,7 +64,7 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     if (is(m, "abort") || is(m, "later abort"))
         abort();
     if (is(m, "nap") || is(m, "later nap"))
-        do /* so that it is not done when another one aborts */
+        do /* stay in flight while another message aborts */
             usleep(200000);
         while (access("stay", F_OK) == 0);
     while (is(m, "hang") || (is(m, "wait") && !mqw_cancelled(m)))

@@ -1,15 +1,15 @@
-/* clock_shift.c - somebody sets the clock, for one program only
+/* clock_shift.c - set the clock for one program
  *
- * A library for LD_PRELOAD, not a handler: CLOCK_REALTIME is shifted by the
- * seconds in the file that $CLOCK_SHIFT names, read anew at each call; no file
- * is 0. Replace the file in one step (rename). With $CLOCK_LEAP, milliseconds,
- * CLOCK_MONOTONIC is ahead by that much more at each call: what has a limit of
- * less has no time at all. All other clocks stay as they are.
+ * A library for LD_PRELOAD, not a handler. CLOCK_REALTIME is shifted by the
+ * seconds in the file named by $CLOCK_SHIFT, which is read at each call; a
+ * missing file counts as 0. Replace the file in one step (rename). With
+ * $CLOCK_LEAP, in milliseconds, CLOCK_MONOTONIC leaps ahead by that much at
+ * each call, so any shorter limit passes immediately. Other clocks are
+ * unchanged.
  *
- * A timer of CLOCK_REALTIME that is to be cancelled when the clock is set
+ * A CLOCK_REALTIME timer that is cancelled when the clock is set
  * (timerfd_create(2)) is cancelled when the file is replaced: its descriptor is
- * an inotify(7) one for the file's folder.
- * tests/e2e/faults/test_clock_steps.c, tests/e2e/serve/test_serve_further.c.
+ * an inotify(7) descriptor for the file's folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* shift_s - what the file says now */
+/* Read the shift in the file. */
 static time_t shift_s(void)
 {
     const char *path = getenv("CLOCK_SHIFT");
@@ -41,7 +41,7 @@ static time_t shift_s(void)
     return (time_t)strtoll(text, NULL, 10);
 }
 
-/* leap - further than at the call before */
+/* Add one more leap. */
 static void leap(struct timespec *now)
 {
     static _Atomic int64_t calls;
@@ -53,8 +53,8 @@ static void leap(struct timespec *now)
     now->tv_nsec = (long)(ns % 1000000000);
 }
 
-/* clock_gettime - straight to the kernel: a sanitizer may call it before it can
- * be asked for the next one of that name */
+/* Call the kernel directly: a sanitizer may read the clock before dlsym
+ * works. */
 int clock_gettime(clockid_t id, struct timespec *now)
 {
     int rc = (int)syscall(SYS_clock_gettime, id, now);
@@ -66,7 +66,7 @@ int clock_gettime(clockid_t id, struct timespec *now)
     return rc;
 }
 
-static _Atomic int watch = -1; /* the descriptor that is no timer */
+static _Atomic int watch = -1; /* descriptor in place of the timer */
 
 int timerfd_create(int clock, int flags)
 {
@@ -93,7 +93,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *at,
     return (int)syscall(SYS_timerfd_settime, fd, flags, at, was);
 }
 
-/* read - as the kernel reads a timer that was cancelled */
+/* Read the descriptor as the kernel reads a cancelled timer. */
 ssize_t read(int fd, void *to, size_t size)
 {
     char events[4096];

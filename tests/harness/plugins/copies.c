@@ -1,8 +1,9 @@
-/* copies.c - a plugin that forks: a child, and that one a child again
+/* copies.c - a plugin that forks a child, which forks a child as well
  *
- * Both have what the worker has open, and do nothing, as between fork and exec.
- * Each is a line in $TEST_DIR/copies. They end, and the message is done, when
- * there is a file $TEST_DIR/open; or with the thread that made them.
+ * Both inherit the worker's open files and do nothing, as between fork and
+ * exec. Each appends a line to $TEST_DIR/copies. They exit, and the message is
+ * done, when the file $TEST_DIR/open exists; they also exit with the thread
+ * that forked them.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -13,8 +14,9 @@
 
 #include "worker/mqworker.h"
 
-/* stay - the child of a thread of the worker, or of the first copy; `depth`
- * more of them are made. No more than what a forked thread may call. */
+/* Run the child of a thread of the worker, or of the first copy; `depth` more
+ * are forked. Only functions that are allowed after the fork of a thread are
+ * called. */
 static void stay(int depth)
 {
     pid_t child = -1;

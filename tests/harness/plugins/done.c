@@ -1,6 +1,7 @@
-/* done.c - a plugin as the handlers of faults_fixture.h: "dead..." is dead,
- * "retry..." fails once, all else is done and a line in $TEST_DIR/done, or in
- * ./done without that
+/* done.c - a plugin that acts like the handlers of faults_fixture.h
+ *
+ * "dead..." is dead and "retry..." fails once. Everything else is done and
+ * appends a line to $TEST_DIR/done, or to ./done without that variable.
  */
 #include <fcntl.h>
 #include <stdio.h>

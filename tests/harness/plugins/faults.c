@@ -1,16 +1,19 @@
-/* faults.c - one call of a program fails
+/* faults.c - make one call of a program fail
  *
- * A library for LD_PRELOAD, not a handler. $MQW_FAULT is CALL[@TEXT]:N:ERRNO
- * or CALL[@TEXT]:N:ERRNO:COUNT: from the Nth such call that main or what it
- * starts makes, COUNT of them (1; 0: all) fail with ERRNO. CALL is one of the
- * groups below ("malloc" is all of that family; "mq_received" is mq_receive
- * that fails when it has taken the message), TEXT occurs in the path of its
- * file, ERRNO is a number; 0: it does not fail, but comes a second late, and
- * -N: N seconds late.
- * $MQW_FAULT_SEEN is a file that gets two 64-bit numbers: how many such calls
- * there were, and how many of them failed. It is mapped, so that they are there
- * whatever ends the program. $MQW_FAULT_TRACE: where it fails goes to stderr.
- * Nothing of this reaches what the program starts.
+ * A library for LD_PRELOAD, not a handler. $MQW_FAULT is CALL[@TEXT]:N:ERRNO or
+ * CALL[@TEXT]:N:ERRNO:COUNT. Of the calls that main and its threads make, the
+ * Nth and the next COUNT - 1 fail with ERRNO (COUNT is 1 by default; 0: all
+ * from the Nth on). CALL is one of the groups below ("malloc" is the whole
+ * family; "mq_received" is an mq_receive that fails after it has taken the
+ * message). TEXT must occur in the path of the file, or in what strdup copies;
+ * it has no colon. ERRNO is a number: with 0 the call does not fail but is a
+ * second late, with -N it is N seconds late.
+ *
+ * $MQW_FAULT_SEEN names a file for two 64-bit numbers: how many such calls
+ * there were, and how many of them failed. The file is mapped, so the numbers
+ * survive any end of the program. With $MQW_FAULT_TRACE a failing call prints
+ * its callers to stderr. Programs started by this one do not inherit any of
+ * this.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -60,17 +63,17 @@ static struct {
     struct tally *tally;
 } fault;
 static struct tally own_tally;
-static atomic_bool active; /* main has begun */
+static atomic_bool active; /* main has been called */
 static _Thread_local bool inside;
 
-/* next - the function that would have been called without us */
+/* Return the function that this library replaces. */
 static void *next(const char *name)
 {
     return dlsym(RTLD_NEXT, name);
 }
 
-/* spec_read - CALL[@TEXT]:N:ERRNO[:COUNT]; anything else is a mistake of the
- * test, which must not pass for a run without trouble */
+/* Parse CALL[@TEXT]:N:ERRNO[:COUNT]. Anything else is a mistake of the test and
+ * ends the program, so that it cannot pass for a run without faults. */
 static void spec_read(const char *spec)
 {
     unsigned long long first, count = 1;
@@ -90,7 +93,7 @@ static void spec_read(const char *spec)
     fault.count = count;
 }
 
-/* tally_map - in a file that outlives us */
+/* Map the counters into a file that outlives the program. */
 static void tally_map(const char *path)
 {
     void *at = MAP_FAILED;
@@ -107,7 +110,7 @@ static void tally_map(const char *path)
     fault.tally = at;
 }
 
-/* faults_begin - what to do, from the environment */
+/* Read the environment. */
 __attribute__((constructor)) static void faults_begin(void)
 {
     const char *spec = getenv("MQW_FAULT"), *seen = getenv("MQW_FAULT_SEEN");
@@ -115,7 +118,8 @@ __attribute__((constructor)) static void faults_begin(void)
     fault.tally = &own_tally;
     fault.trace = getenv("MQW_FAULT_TRACE") != NULL;
     if (fault.trace)
-        backtrace(ignored, 1); /* loads what it needs, before it counts */
+        backtrace(ignored, 1); /* load what backtrace needs before calls are
+                                * counted */
     if (spec)
         spec_read(spec);
     if (seen)
@@ -126,8 +130,8 @@ __attribute__((constructor)) static void faults_begin(void)
     unsetenv("MQW_FAULT_TRACE");
 }
 
-/* faults_end - what follows, the counters of a coverage build for one, is not
- * the program */
+/* Stop counting: what follows, such as the counters of a coverage build, is not
+ * part of the program. */
 static void faults_end(void)
 {
     atomic_store(&active, false);
@@ -142,7 +146,7 @@ static int main_begin(int argc, char **argv, char **envp)
     return real_main(argc, argv, envp);
 }
 
-/* __libc_start_main - what happens before main is the system's own */
+/* Start counting at main. */
 int __libc_start_main(int (*start)(int, char **, char **), int argc,
                       char **argv, void (*init)(void), void (*fini)(void),
                       void (*rtld_fini)(void), void *stack_end);
@@ -157,7 +161,7 @@ int __libc_start_main(int (*start)(int, char **, char **), int argc,
     return real(main_begin, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
-/* named - whether the fault is about that file */
+/* Return true if the fault is for that file. */
 static bool named(int fd, const char *path)
 {
     char link[64], target[PATH_MAX];
@@ -171,7 +175,7 @@ static bool named(int fd, const char *path)
     return strstr(target, fault.text) != NULL;
 }
 
-/* trace - who called */
+/* Print the callers. */
 static void trace(void)
 {
     void *frames[32];
@@ -179,7 +183,7 @@ static void trace(void)
     backtrace_symbols_fd(frames, n, STDERR_FILENO);
 }
 
-/* fails - count this call; true, and errno is set, if it is to fail */
+/* Count this call. Return true and set errno if it must fail. */
 static bool fails(const char *call, int fd, const char *path)
 {
     if (!atomic_load_explicit(&active, memory_order_relaxed) || inside ||
@@ -206,8 +210,8 @@ static bool fails(const char *call, int fd, const char *path)
     return hit && fault.err > 0;
 }
 
-/* One function: of a group, what it returns when it fails, its descriptor (-1:
- * none) and path (NULL: none), its parameters and arguments. */
+/* Define one function: its group, its result in case of failure, its descriptor
+ * (-1: none) and path (NULL: none), its parameters and arguments. */
 #define FAULTY(type, name, group, fail, fd, path, params, args) \
     type name params                                            \
     {                                                           \
@@ -365,8 +369,8 @@ int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
     return real(child, stack, flags, arg, parent_tid, tls, child_tid);
 }
 
-/* pthread_getattr_np - sanitizers ask for it in each thread, and end the
- * program without memory for the answer */
+/* Sanitizers call this in each thread and abort without memory for the
+ * answer. */
 int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
 {
     static int (*real)(pthread_t, pthread_attr_t *);
@@ -379,7 +383,7 @@ int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
     return rc;
 }
 
-/* calloc - dlsym may call it before it can answer */
+/* dlsym may call this before it can return an address. */
 void *calloc(size_t n, size_t size)
 {
     static _Alignas(16) char early[4096];

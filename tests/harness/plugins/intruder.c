@@ -1,12 +1,10 @@
-/* intruder.c - what a program may do, tried from within
+/* intruder.c - try what a program that was taken over could do
  *
- * A library for LD_PRELOAD, not a handler: it does what somebody could who has
- * taken the program over. $MQW_INTRUDER is a file; to it go lines of
- *     WHEN CALL ERRNO
- * with WHEN "before" as the program starts, "after" when it has accepted its
- * first connection; ERRNO is 0 for what was done.
- * With $MQW_INTRUDER_OLD no flag of seccomp(2) is known, as before Linux 4.14.
- * Nothing of this reaches what the program starts.
+ * A library for LD_PRELOAD, not a handler. $MQW_INTRUDER names a file for lines
+ * "WHEN CALL ERRNO". WHEN is "before" at the start of the program and "after"
+ * when it has accepted its first connection; ERRNO is 0 if the call succeeded.
+ * With $MQW_INTRUDER_OLD, seccomp(2) knows no flags, as before Linux 4.14.
+ * Programs started by this one do not inherit any of this.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +62,7 @@ static long code_made_of_data(void)
     return syscall(SYS_mprotect, page, 4096, PROT_READ | PROT_EXEC);
 }
 
-/* written_file - mapped as a library is */
+/* Map a file as a library is mapped. */
 static long written_file(void)
 {
     int fd = (int)syscall(SYS_memfd_create, "intruder", 0);
@@ -134,7 +132,7 @@ static const struct attempt {
     {"newer_call", newer_call},
 };
 
-/* try - in a child, which may become something else */
+/* Try in a child, because success may replace the process. */
 static int try(const struct attempt *a)
 {
     int status = -1;
@@ -153,8 +151,8 @@ static void try_all(const char *when)
         dprintf(told, "%s %s %d\n", when, attempts[i].name, try(&attempts[i]));
 }
 
-/* old_kernel - a filter of its own: seccomp(2) with a flag fails (EINVAL); the
- * machines that it is tried on have the low half of a number first */
+/* Install a filter that makes seccomp(2) with a flag fail with EINVAL. It reads
+ * the low half of the argument, which little-endian machines have first. */
 static void old_kernel(void)
 {
     struct sock_filter at[] = {

@@ -1,10 +1,10 @@
-/* inversions.c - a plugin that looks whether messages come in their order
+/* inversions.c - a plugin that checks the order of priorities
  *
- * A body is "PRIORITY.NUMBER", the numbers of a priority grow from 1. Shared
- * with the sender is a file, $TEST_DIR/inversions: of each priority how many
- * sends have returned, and how many messages came. What had been sent when the
- * last message ended, and has a higher priority than this one, must have come.
- * One handler at a time.
+ * A body is "PRIORITY.NUMBER"; the numbers of a priority grow from 1. The
+ * plugin shares the file $TEST_DIR/inversions with the sender: for each
+ * priority, how many sends have returned and how many messages have arrived.
+ * Every message of a higher priority whose send had returned when the last
+ * handler ended must have arrived before this one. One handler runs at a time.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "worker/mqworker.h"
 
 static struct inversions *in;
-static uint64_t sent[INVERSIONS_PRIORITIES]; /* when the last one ended */
+static uint64_t sent[INVERSIONS_PRIORITIES]; /* when the last handler ended */
 
 int mqw_init(const char *arg, void **user)
 {

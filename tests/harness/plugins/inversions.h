@@ -1,4 +1,4 @@
-/* inversions.h - what plugins/inversions.c shares with the sender */
+/* inversions.h - the file that plugins/inversions.c shares with the sender */
 #ifndef TESTS_HARNESS_PLUGINS_INVERSIONS_H
 #define TESTS_HARNESS_PLUGINS_INVERSIONS_H
 
@@ -8,11 +8,11 @@
 #define INVERSIONS_PRIORITIES 10
 
 struct inversions {
-    _Atomic uint64_t sent[INVERSIONS_PRIORITIES]; /* the send has returned */
+    _Atomic uint64_t sent[INVERSIONS_PRIORITIES]; /* sends that have returned */
     _Atomic uint64_t came[INVERSIONS_PRIORITIES];
-    _Atomic uint64_t inverted;    /* before one that was sent earlier and has a
+    _Atomic uint64_t inverted;    /* arrived before an earlier message of a
                                    * higher priority */
-    _Atomic uint64_t out_of_line; /* not in the order of its priority */
+    _Atomic uint64_t out_of_line; /* arrived out of the order of its priority */
 };
 
 #endif

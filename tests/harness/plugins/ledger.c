@@ -1,10 +1,10 @@
-/* ledger.c - a plugin that notes in $TEST_DIR what it ran, as a shell would
+/* ledger.c - a plugin that notes its runs in $TEST_DIR
  *
- * A body is a number. "began" has a line for each run: number, attempt,
- * redelivered, id. "ended" has one for each that is done: number, and when (ns
- * since the epoch). Each seventh number fails at its first attempt, each
- * hundredth is a dead letter. With $LEDGER_KEEPS each one that is done leaves a
- * descriptor open.
+ * A body is a number. Each run appends a line to "began": number, attempt,
+ * redelivered, id, "plugin". Each done message appends one to "ended": number,
+ * time (ns since the epoch). Each seventh number fails at its first attempt,
+ * each hundredth is a dead letter. With $LEDGER_KEEPS each done message leaves
+ * a descriptor open.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 static int began = -1, ended = -1;
 
-/* note - one line, one write */
+/* Append one line in one write. */
 static void note(int fd, const char *line, int size)
 {
     if (write(fd, line, (size_t)size) != size)

@@ -1,10 +1,10 @@
-/* loop_calls.c - which calls that may wait for a disk the loop makes
+/* loop_calls.c - note the calls of the event loop that may wait for a disk
  *
- * A library for LD_PRELOAD, not a handler. $MQW_LOOP_CALLS is a file that gets
- * one line for each such call: "loop NAME" if the thread of the event loop made
- * it between two waits of epoll_wait, "pool NAME" from any other thread. What
- * the main thread does after its last wait is no part of the loop.
- * Nothing of this reaches what the program starts.
+ * A library for LD_PRELOAD, not a handler. Each such call appends a line to the
+ * file named by $MQW_LOOP_CALLS: "loop NAME" if the thread of the event loop
+ * made it between two calls of epoll_wait, "pool NAME" if another thread did.
+ * Calls of the main thread after its last epoll_wait are not in the loop.
+ * Programs started by this one do not inherit any of this.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -46,8 +46,8 @@ static void *next(const char *name)
     return dlsym(RTLD_NEXT, name);
 }
 
-/* line - in a file that is opened each time: the worker closes what it finds
- * open when it starts */
+/* Append a line. The file is opened each time, because the worker closes
+ * inherited descriptors when it starts. */
 static void line(const char *who, const char *name)
 {
     int (*real)(const char *, int, ...);
@@ -86,7 +86,7 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int ms)
     return real(fd, events, most, ms);
 }
 
-/* CALL - one that is noted, then made */
+/* Define a function that notes its call and makes it. */
 #define CALL(type, name, parameters, arguments) \
     type name parameters                        \
     {                                           \
@@ -132,7 +132,7 @@ int bind(int fd, __CONST_SOCKADDR_ARG address, socklen_t size)
     return real(fd, address, size);
 }
 
-/* opened - not of the kernel's own file systems, which have no disk */
+/* Note an open, except on the kernel's own file systems, which have no disk. */
 static void opened(const char *name, const char *of)
 {
     if (strncmp(of, "/proc/", 6) != 0 && strncmp(of, "/sys/", 5) != 0 &&

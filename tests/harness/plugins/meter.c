@@ -1,6 +1,6 @@
-/* meter.c - a plugin of the benchmark: counts (tests/bench/amqp/meter.h)
+/* meter.c - a plugin that counts, for the benchmark (tests/bench/amqp/meter.h)
  *
- * Its argument is "WARM N FILE"; after N messages FILE is the meter.
+ * Its argument is "WARM N FILE". After N messages it writes the meter to FILE.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ int mqw_init(const char *arg, void **user)
                : 1;
 }
 
-/* leave - all at once, for who looks at its end */
+/* Write the whole file in one step, for a reader that waits for it. */
 static void leave(void)
 {
     int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);

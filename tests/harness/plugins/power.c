@@ -1,8 +1,8 @@
-/* power.c - in-process handler of the power cuts: #NUMBER WORD
+/* power.c - the plugin of the power cuts; a body is "#NUMBER WORD"
  *
- * It notes in $POWER_SEEN what the world sees: B number attempt marked before
- * it works, E number after it. WORD is done, retry (the first attempt fails)
- * or dead; with an argument each ends as done. One write is one line.
+ * It notes in $POWER_SEEN what is visible outside: "B number attempt marked"
+ * before the work and "E number" after it, each in one write. WORD is done,
+ * retry (the first attempt fails) or dead; with an argument all are done.
  */
 #include <fcntl.h>
 #include <stdio.h>

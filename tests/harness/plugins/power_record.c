@@ -1,14 +1,14 @@
-/* power_record.c - records what a program does to the files of a folder
+/* power_record.c - record what a program does to the files of a folder
  *
  * A library for LD_PRELOAD, not a handler. $POWER_TRACE is the trace
  * (tests/crash/power/power_trace.h), $POWER_ROOT the folder, $POWER_WITNESS a
- * file whose writes are what the world has seen. Each call is made and
- * recorded under one lock of all processes, so none is seen before its effect.
- * $POWER_DROP is the TEXT of paths whose syncs are left out: a fault put in on
- * purpose. Nothing of this reaches what the program starts.
+ * file whose writes are visible outside. Each call is made and recorded under
+ * one lock of all processes, so the records are in the order of the effects.
+ * $POWER_DROP is a part of paths whose syncs are not made: a deliberate fault.
+ * Programs started by this one do not inherit any of this.
  *
- * The machine that is recorded is another one than that which reads: the boot
- * id comes from $POWER_BOOT.
+ * The boot id comes from $POWER_BOOT, because the record stands for another
+ * machine than the one that replays it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +29,7 @@
 
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
-/* mqsend has none. */
+/* mqsend is built without SQLite. */
 #pragma weak sqlite3_db_handle
 #pragma weak sqlite3_get_autocommit
 #pragma weak sqlite3_sql
@@ -63,19 +63,20 @@ __attribute__((constructor)) static void record_begin(void)
     take("POWER_BOOT", boot, sizeof boot);
     take("POWER_DROP", drop, sizeof drop);
     unsetenv("LD_PRELOAD");
-    /* The handler's library finds its witness by the name that it knows. */
+    /* The plugin finds its file by this variable. */
     setenv("POWER_SEEN", witness, 1);
     power_trace_open(&trace, here, false);
 }
 
-/* closefrom - what the worker was started with, but the trace */
+/* Close inherited descriptors, as the worker does at its start, except the
+ * trace. */
 void closefrom(int first)
 {
     REAL("closefrom", void, int)(first);
     power_trace_open(&trace, here, false);
 }
 
-/* ours - whether a path is in the folder */
+/* Return true if a path is in the folder. */
 static bool ours(const char *path)
 {
     size_t n = strlen(root);
@@ -83,7 +84,7 @@ static bool ours(const char *path)
     return n && strncmp(path, root, n) == 0 && (!path[n] || path[n] == '/');
 }
 
-/* fd_path - the path of what is open; "" where there is none */
+/* Return the path of an open file; "": it has none. */
 static const char *fd_path(int fd, char out[PATH_MAX])
 {
     char name[64];
@@ -109,7 +110,7 @@ static uint64_t path_file(const char *path)
     return lstat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* folder_of - the number of the folder of a path, and the last name */
+/* Return the inode of the folder of a path, and the last name. */
 static uint64_t folder_of(const char *path, const char **name)
 {
     char folder[PATH_MAX];
@@ -140,7 +141,7 @@ static void sized(uint64_t file, uint64_t size)
         "", "", 0);
 }
 
-/* ---- files get names ---- */
+/* ---- names ---- */
 
 static int opened(const char *call, const char *path, int flags, mode_t mode)
 {
@@ -242,7 +243,7 @@ int unlink(const char *path)
     return rc;
 }
 
-/* moved - `from` and `to` are both in the folder, or neither is */
+/* Record a rename; `from` and `to` are both in the folder, or neither is. */
 static void moved(bool exchange, const char *from, const char *to)
 {
     struct power_record r = {.kind = exchange ? POWER_EXCHANGE : POWER_RENAME,
@@ -339,7 +340,7 @@ ssize_t write(int fd, const void *data, size_t size)
     return n;
 }
 
-/* resized - after a call that may have changed how long the file is */
+/* Record a call that may have changed the size of a file. */
 static int resized(const char *call, int fd, off_t at, off_t size, bool three)
 {
     bool is = recorded(fd);
@@ -410,8 +411,8 @@ int fdatasync(int fd)
 
 /* ---- promises ---- */
 
-/* sqlite3_step - the end of a transaction that writes is a promise: who asked
- * for it may tell anybody */
+/* Record the end of a writing transaction as a promise, because the caller may
+ * now report it. */
 int sqlite3_step(sqlite3_stmt *st)
 {
     int rc = REAL("sqlite3_step", int, sqlite3_stmt *)(st);

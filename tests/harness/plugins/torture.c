@@ -1,6 +1,6 @@
-/* torture.c - in-process handler of the torture program (torture_witness.h)
+/* torture.c - the plugin of the torture program (torture_witness.h)
  *
- * One in a thousand takes some 0.5 ms, so that kills come in the middle of it.
+ * One message in a thousand takes about 0.5 ms, so that kills hit it.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 
 enum { SLOW_IN = 1024, SLOW_NS = 500000 };
 
-/* work - as long as the message runs */
+/* Take some time. */
 static void work(const struct torture_run *run)
 {
     if (torture_hash(run->plan.number + 1) % SLOW_IN == 0)
@@ -48,7 +48,7 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     struct torture_run run;
 
     (void)context;
-    /* The end of the line is behind it. */
+    /* The header ends behind it. */
     seen.not_before = later ? strtoull(later, NULL, 10) : 0;
     torture_begin(&seen, &run);
     work(&run);

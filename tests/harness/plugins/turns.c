@@ -1,11 +1,10 @@
-/* turns.c - a plugin that notes in $TEST_DIR which run of a group began and
- * ended, and in which order
+/* turns.c - a plugin that notes which message of a group ran, in order
  *
- * A body is a number of its group. The file "turns" has two lines for each run
- * that is done, "b GROUP NUMBER ATTEMPT REDELIVERED PID" and "e GROUP NUMBER
- * PID"; one that a kill cut off has the first. "bad" in place of a number fails
- * each time; each seventh number fails at its first attempt. "kill" ends the
- * worker, and fails once when it comes again.
+ * A body is a number within its group. Each run that is done adds two lines to
+ * $TEST_DIR/turns: "b GROUP NUMBER ATTEMPT REDELIVERED PID" and "e GROUP NUMBER
+ * PID"; a killed run adds only the first. "bad" instead of a number fails each
+ * time. Each seventh number fails at its first attempt. "kill" kills the
+ * worker, and fails once when it runs again.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -28,7 +27,7 @@ int mqw_init(const char *arg, void **user)
     return turns < 0;
 }
 
-/* note - one line, one write */
+/* Append one line in one write. */
 static void note(const char *line, int size)
 {
     if (write(turns, line, (size_t)size) != size)
@@ -50,7 +49,7 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     usleep(10000);
     if (strcmp(body, "bad") == 0)
         return MQW_RETRY;
-    if (strtol(body, NULL, 10) % 7 == 0 && m->attempt == 1) /* "kill", too */
+    if (strtol(body, NULL, 10) % 7 == 0 && m->attempt == 1) /* also "kill" */
         return MQW_RETRY;
     note(line, snprintf(line, sizeof line, "e %.*s %s %d\n", size, group, body,
                         (int)getpid()));
