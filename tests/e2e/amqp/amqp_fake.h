@@ -84,7 +84,7 @@ static inline void fake_text(struct fake_link *l, const char *t, bool lengthy)
     l->size += n;
 }
 
-/* fake_frame - begins one; fake_send ends it */
+/* Begin a frame, which fake_send ends. */
 static inline void fake_frame(struct fake_link *l, unsigned type,
                               unsigned channel)
 {
@@ -144,7 +144,7 @@ static inline void fake_start(struct fake_link *l)
     fake_send(l);
 }
 
-/* fake_deliver - the message, as tag 1 */
+/* Deliver the message, with tag 1. */
 static inline void fake_deliver(struct fake_link *l)
 {
     atomic_store(&l->f->given, true);
@@ -167,7 +167,7 @@ static inline void fake_deliver(struct fake_link *l)
     fake_send(l);
 }
 
-/* fake_answer - a message that was published is whole */
+/* Confirm or refuse a message that was published and is whole. */
 static inline void fake_answer(struct fake_link *l)
 {
     struct fake *f = l->f;
@@ -212,7 +212,7 @@ static inline bool fake_declare_refuse(struct fake_link *l, unsigned channel,
     return true;
 }
 
-/* fake_method_use - what it answers to a method */
+/* Answer a method. */
 static inline void fake_method_use(struct fake_link *l, unsigned channel,
                                    unsigned id, const unsigned char *in,
                                    size_t size)
@@ -299,7 +299,7 @@ static inline void fake_serve(struct fake *f, int fd)
     }
 }
 
-/* fake_open - a server on loopback; the plan is copied */
+/* Start a server on loopback. Copies the plan. */
 static inline struct fake *fake_open(const struct fake *plan)
 {
     struct sockaddr_in at = {.sin_family = AF_INET,

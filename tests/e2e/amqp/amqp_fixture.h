@@ -1,11 +1,16 @@
 /* amqp_fixture.h - a RabbitMQ of the test program's own, and a client of it
  *
  * WHAT   Starts AMQP_BROKER nodes before the first test and ends them after the
- *        last, or when the program is gone. Calls
- *        of librabbitmq, as any producer and consumer makes them.
+ *        last, or when the program is gone. With AMQP_SHARED, programs of one
+ *        run of scripts/run-tests share a node, which the first of them starts
+ *        and which ends with the run. Calls of librabbitmq, as any producer and
+ *        consumer makes them.
  * WHO    Tests of tests/e2e/amqp. amqp_init is the .init of their suites: it
  *        skips a test where there is no rabbitmq-server.
- * OWNS   The nodes, and one connection a test.
+ *        A program that kills a node, sets an alarm or closes connections that
+ *        it has not made must not share. The queues of a test have its pid in
+ *        their names.
+ * OWNS   The nodes, unless they are shared, and one connection a test.
  * FAILS  By ending the test.
  */
 #ifndef TESTS_AMQP_FIXTURE_H
@@ -158,7 +163,7 @@ ReportHook(POST_ALL)(struct criterion_global_stats *stats)
 
 /* ---- nodes ---- */
 
-/* amqp_node - the script's verb for a node, 1 and up */
+/* Run the script's verb for a node, 1 and up. */
 static inline void amqp_node(const char *verb, unsigned node)
 {
     char number[8];
@@ -187,7 +192,7 @@ static inline unsigned amqp_port(unsigned node)
     return port;
 }
 
-/* amqp_operand - of a queue, with the hosts of so many nodes */
+/* Return the operand of a queue, with the hosts of that many nodes. */
 static inline const char *amqp_operand(const char *queue, unsigned nodes)
 {
     static char text[400];
@@ -298,7 +303,8 @@ static inline amqp_bytes_t amqp_word(const char *text)
     return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
 }
 
-/* amqp_ready - messages in a queue that nobody has; -1: there is none */
+/* Count the messages of a queue that no consumer has; -1: there is no such
+ * queue. */
 static inline long amqp_ready(const char *queue)
 {
     const amqp_queue_declare_ok_t *ok = amqp_queue_declare(
@@ -311,7 +317,7 @@ static inline long amqp_ready(const char *queue)
     return -1;
 }
 
-/* amqp_of - the name of another queue of ours: "dead" */
+/* Return the name of another queue of this test, such as "dead". */
 static inline const char *amqp_of(const char *what)
 {
     static char name[100];
@@ -320,8 +326,8 @@ static inline const char *amqp_of(const char *what)
     return name;
 }
 
-/* amqp_confirmed - until the broker has all that was published; of several
- * queues the confirms come in any order */
+/* Wait until the broker has confirmed all that was published. The confirms of
+ * several queues come in any order. */
 static inline void amqp_confirmed(void)
 {
     bool *has = calloc(amqp_published + 1, sizeof *has);
@@ -373,8 +379,8 @@ static inline void amqp_send(const char *text)
     amqp_publish(amqp_queue, text, strlen(text), (amqp_table_t){0, NULL});
 }
 
-/* amqp_fill - until the broker refuses what comes, as it does a moment after
- * rabbitmqctl has set the limit; how many messages it took until then */
+/* Publish until the broker refuses a message, which it does a moment after
+ * rabbitmqctl has set the limit. Returns how many messages it took. */
 static inline long amqp_fill(const char *queue)
 {
     const struct timeval limit = {.tv_sec = 30};
@@ -396,7 +402,7 @@ static inline long amqp_fill(const char *queue)
     }
 }
 
-/* amqp_worker - and its queue is there */
+/* Start a worker and wait until its queue exists. */
 #define amqp_worker(...) \
     amqp_started(harness_worker(amqp_operand(amqp_queue, 1), __VA_ARGS__))
 

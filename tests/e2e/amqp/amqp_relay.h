@@ -42,7 +42,7 @@ static inline int64_t relay_now_us(void)
     return now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* relay_read - false: no more will come */
+/* Read what has come. Returns false at the end of the stream. */
 static inline bool relay_read(struct relay_chunks *all, int from,
                               unsigned delay_ms)
 {
@@ -74,7 +74,7 @@ static inline void relay_write(struct relay_chunks *all, int to)
     free(c);
 }
 
-/* relay_pump - one direction of a connection, to its end */
+/* Copy one direction of a connection until its end. */
 static inline void relay_pump(int from, int to, unsigned delay_ms)
 {
     struct relay_chunks all = TAILQ_HEAD_INITIALIZER(all);
@@ -120,7 +120,7 @@ static inline void relay_serve(int near, unsigned port, unsigned delay_ms)
     relay_pump(near, far, delay_ms);
 }
 
-/* relay_open - on loopback, before a port there; its own port */
+/* Open a relay on loopback to a port there. Returns its own port. */
 static inline unsigned relay_open(unsigned port, unsigned delay_ms)
 {
     struct sockaddr_in at = {.sin_family = AF_INET,

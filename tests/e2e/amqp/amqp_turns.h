@@ -32,7 +32,8 @@ struct turns {
 };
 static struct turns turns[GROUPS];
 
-/* began_read - nothing before it is missing, and a second run says so */
+/* Check that no earlier message of the group is missing, and that a second run
+ * is marked. */
 static inline void began_read(const char *line)
 {
     unsigned g, n, attempt, redelivered;
@@ -53,7 +54,7 @@ static inline void began_read(const char *line)
     t->pid = pid;
 }
 
-/* ended_read - no other one of its group began meanwhile */
+/* Check that no other message of its group began in the meantime. */
 static inline void ended_read(const char *line)
 {
     unsigned g, n;
@@ -66,7 +67,7 @@ static inline void ended_read(const char *line)
     turns[g].open = 0;
 }
 
-/* missing - messages that were not run to their end, as far as "turns" tells */
+/* Count the messages that "turns" does not show as run to their end. */
 static inline unsigned missing(unsigned groups, unsigned each)
 {
     FILE *f = fopen(harness_path("turns"), "re");
@@ -88,7 +89,7 @@ static inline unsigned missing(unsigned groups, unsigned each)
 
 #define OPERAND amqp_operand(amqp_queue, 1)
 
-/* worker_start - number `n`, with a state of its own */
+/* Start worker number `n`, with a state directory of its own. */
 static inline struct harness_process *worker_start(unsigned n,
                                                    const char *partitions)
 {
@@ -104,8 +105,8 @@ static inline struct harness_process *worker(unsigned n, const char *partitions)
     return amqp_started(worker_start(n, partitions));
 }
 
-/* rounds_publish - all numbers of all groups, by the exchange, as another
- * producer would */
+/* Publish all numbers of all groups to the exchange, as another producer would.
+ */
 static inline void rounds_publish(unsigned groups, unsigned each,
                                   unsigned partitions)
 {
@@ -143,7 +144,7 @@ static inline const char *part(unsigned n)
     return amqp_of(text);
 }
 
-/* until_left - all but so many messages were run to their end */
+/* Wait until all messages but `left` were run to their end. */
 static inline void until_left(unsigned groups, unsigned each, unsigned left)
 {
     const struct timespec look = {.tv_nsec = 50000000}; /* it reads all */

@@ -106,7 +106,7 @@ static void began_read(const char *line)
     e->unmarked |= redelivered == 1 ? 0 : bit;
 }
 
-/* ledger_read - what came to the files since the last time */
+/* Read what was added to the files since the last call. */
 static void ledger_read(void)
 {
     char line[128];
@@ -155,7 +155,7 @@ static unsigned missing(unsigned *first)
 
 /* ---- letters ---- */
 
-/* letter - a frame of one: its id, or its number */
+/* Read a frame of a letter: its header has the id, its body the number. */
 static void letter(const amqp_frame_t *f, char id[32], unsigned *seen)
 {
     char text[32] = "";
@@ -180,7 +180,7 @@ static void letter(const amqp_frame_t *f, char id[32], unsigned *seen)
     ++*seen;
 }
 
-/* letters_read - all of them, by a consumer that acknowledges none */
+/* Read all letters with a consumer that acknowledges none. */
 static void letters_read(void)
 {
     unsigned seen = 0, count;
@@ -206,8 +206,8 @@ static void letters_read(void)
 
 /* ---- workers and nodes ---- */
 
-/* worker - 0: processes, 1: a plugin; as a service manager does, it is started
- * again while the brokers let nobody in */
+/* Start a worker: 0 with processes, 1 with a plugin. While the brokers let
+ * nobody in, start it again, as a service manager does. */
 static struct harness_process *worker(unsigned which, const char *handler)
 {
     const char *operand = amqp_operand(amqp_queue, 3);
@@ -232,7 +232,8 @@ static unsigned any(unsigned n)
     return (unsigned)random() % n;
 }
 
-/* wait_s - trouble has a length of its own: there is nothing to wait for */
+/* Let trouble last for a random time, during which there is no fact to wait
+ * for. */
 static void wait_s(unsigned from, unsigned to)
 {
     uint64_t end = harness_now_ms() + from * 1000 + any((to - from) * 1000 + 1);
@@ -243,7 +244,7 @@ static void wait_s(unsigned from, unsigned to)
     }
 }
 
-/* trouble - of one kind; a node is whole again at the end of it */
+/* Make trouble of one kind. At its end the node is well again. */
 static void trouble(unsigned kind, bool longer)
 {
     unsigned node = 1 + any(3);
@@ -335,8 +336,8 @@ Test(amqp_cluster, nothing_confirmed_is_lost_while_nodes_and_workers_die)
 #define HOPS_TO  "3" /* the node that leads the queue which they go to */
 #define HOP_WAIT "wait.4000"
 
-/* leads - the node with that number leads a queue from now on: the command of
- * docs/distributed.md */
+/* Have the node with that number lead a queue, by the command of
+ * docs/distributed.md. */
 static void leads(const char *queue, const char *node)
 {
     char text[400];
@@ -351,7 +352,7 @@ static void leads(const char *queue, const char *node)
     cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
 }
 
-/* node_known - whether node 1 has a connection to it */
+/* Return true if node 1 has a connection to that node. */
 static bool node_known(const char *node)
 {
     char text[100];
@@ -361,9 +362,9 @@ static bool node_known(const char *node)
     return !strstr(amqp_ctl("eval", text).out, "false");
 }
 
-/* hops_refused - messages wait at node 1 for the first time, and the node that
- * leads their queue does not answer when they are to go back to it: up to
- * 3.12.4 the broker refuses to itself what it forwards */
+/* Have messages wait at node 1, and freeze the node that leads the queue to
+ * which they return. Up to 3.12.4 the broker then refuses what it forwards
+ * itself. */
 static void hops_refused(void)
 {
     char lines[HOPS * 2 + 1];

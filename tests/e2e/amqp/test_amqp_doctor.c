@@ -148,7 +148,7 @@ Test(amqp_doctor, a_queue_of_another_kind_is_named_with_both_values)
     cr_found(r.out, "ok", "the broker takes messages");
 }
 
-/* user - that may log in, with these rights */
+/* Add a user with these rights, who may log in. */
 static const char *user(const char *configure, const char *write,
                         const char *read)
 {

@@ -12,7 +12,7 @@ TestSuite(amqp_groups, .init = amqp_init, .fini = amqp_fini, .timeout = 4000);
 
 /* ---- what it is ---- */
 
-/* line_of - where a line is in "runs" */
+/* Return the place of a line in "runs". */
 static ptrdiff_t line_of(const char *line)
 {
     const char *runs = harness_read("runs", NULL), *at = strstr(runs, line);
@@ -47,7 +47,7 @@ Test(amqp_groups, a_head_that_fails_holds_back_its_group_only)
     cr_assert_lt(line_of("b other 1"), line_of("a head 2"));
 }
 
-/* send - to a group, with a number of partitions */
+/* Send a message to a group, with a number of partitions. */
 static void send(const char *partitions, const char *group, const char *body)
 {
     struct harness_result r = harness_run("mqsend", "--partitions", partitions,
@@ -164,7 +164,7 @@ Test(amqp_groups, a_delay_and_messages_without_a_group_come_to_a_partition)
     cr_assert_eq(harness_lines_with("runs", " later"), 1);
 }
 
-/* one_at_a_time - a worker whose handler takes it along when it crashes */
+/* Start a worker whose handler can make it crash. */
 static struct harness_process *one_at_a_time(void)
 {
     return amqp_worker("-c", "1", "--partitions", "2", "--backoff", "1s",
@@ -187,7 +187,8 @@ Test(amqp_groups, a_head_that_crashed_and_then_fails_is_tried_again)
     cr_assert_eq(harness_lines_with("turns", "b g1 kill"), 3);
 }
 
-/* bare - to a group, without an id: equal bodies have one, and one fate */
+/* Publish a message to a group without an id, so that equal bodies share one.
+ */
 static void bare(const char *group, const char *body)
 {
     amqp_table_entry_t named = {.key = amqp_word("mqw-group"),

@@ -12,9 +12,10 @@ TestSuite(amqp_groups_node, .init = amqp_init, .fini = amqp_fini,
 
 #define STALLS 3 /* of the server, after which the test gives up */
 
-/* server_answers - RabbitMQ 3.10.8 alone on its node does not always open a
- * queue again after a SIGKILL: each declaration times out for minutes, and its
- * log says "badmatch" and "timeout". A passive one of our own tells. */
+/* Return true if a passive declaration of the queue is answered. RabbitMQ
+ * 3.10.8 alone on its node does not always open a queue again after a SIGKILL:
+ * each declaration times out for minutes, and its log says "badmatch" and
+ * "timeout". */
 static bool server_answers(void)
 {
     long n = 0;
@@ -24,7 +25,7 @@ static bool server_answers(void)
     return n >= 0 && amqp_ready(amqp_of("dead")) >= 0;
 }
 
-/* node_again - killed and started until its queues answer */
+/* Kill and start the node until its queues answer. */
 static void node_again(void)
 {
     for (unsigned stalls = 0; stalls < STALLS; stalls++) {

@@ -11,7 +11,7 @@ TestSuite(amqp_letters, .init = amqp_init, .fini = amqp_fini);
 #define OP       amqp_operand(amqp_queue, 1)
 #define DLQ(...) harness_run("mqdlq", __VA_ARGS__)
 
-/* make - so many letters: "<0>", "<1>", ... with the history of two attempts */
+/* Make `count` letters "<0>", "<1>", ... with a history of two attempts. */
 static void make(int count)
 {
     struct harness_process *w =
@@ -28,8 +28,7 @@ static void make(int count)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* drain - a worker that runs what is in the queue, each body a line of runs,
- * until the broker has none */
+/* Run a worker until the queue is empty. Each body becomes a line of "runs". */
 static void drain(size_t lines)
 {
     struct harness_process *w =
@@ -40,7 +39,7 @@ static void drain(size_t lines)
     cr_assert_eq(harness_stop(w, 20000), 0);
 }
 
-/* id_of - of the letter with that body */
+/* Return the id of the letter with that body. */
 static const char *id_of(const char *body)
 {
     static char id[64];
@@ -163,7 +162,7 @@ Test(amqp_letters, replay_gives_a_new_life_with_its_history)
 
 /* ---- the canary ---- */
 
-/* canary - replay all, and one before the others */
+/* Replay all letters, one of them before the others. */
 static struct harness_result canary(const char *time)
 {
     return DLQ("replay", OP, "--all", "--canary", "--canary-time", time,
@@ -299,7 +298,7 @@ Test(amqp_letters,
 
 /* ---- import ---- */
 
-/* exported - what export prints, less what is new in each delivery */
+/* Return what export prints, without what differs in each delivery. */
 static const char *exported(void)
 {
     struct harness_result r = DLQ("export", OP);
@@ -341,8 +340,8 @@ Test(amqp_letters, import_gives_back_what_was_exported_each_letter_once)
     free((void *)(uintptr_t)before);
 }
 
-/* copy - a letter as a worker would write it once more: after a kill, or
- * without the broker's confirm. 0: none of that number */
+/* Publish a letter once more as a worker does after a kill, or without the
+ * broker's confirm. A number of 0 is left out. */
 static void copy(const char *body, uint64_t died, uint64_t line, uint64_t sent,
                  uint64_t replay)
 {
@@ -505,7 +504,7 @@ Test(amqp_letters, letters_without_an_id_are_imported_once_too)
     cr_assert_not_null(strstr(exported(), "\"group\":\"g\""));
 }
 
-/* lines_write - so many letters to a file or fifo, which stays open */
+/* Write `count` letters to a file or fifo, which stays open. */
 static FILE *lines_write(const char *name, int count)
 {
     FILE *f = fopen(harness_path("%s", name), "we");

@@ -26,7 +26,7 @@ enum sender { MQSEND, MQSEND_LATER, LIBRARY, PIKA, TOOL, SENDERS };
 
 /* ---- messages ---- */
 
-/* crcs_make - of so many letters, as cksum has them */
+/* Compute the checksums of `count` bodies, as cksum prints them. */
 static void crcs_make(void)
 {
     char command[80];
@@ -44,7 +44,7 @@ static unsigned mixed(unsigned n)
     return n * 2654435761U >> 12;
 }
 
-/* size_of - few of them are large */
+/* Return the size of body `n`; few of them are large. */
 static unsigned size_of(unsigned n)
 {
     unsigned some = mixed(n) % 1000;
@@ -77,8 +77,8 @@ static int line_print(char line[64], unsigned n)
                     sizes[i]);
 }
 
-/* records - a file of all that one sender has, each ended by `end`; without
- * `whole` only their first lines */
+/* Write a file with all bodies of one sender, each followed by `end`; without
+ * `whole` only their first lines. */
 static void records(const char *name, enum sender sender, unsigned count,
                     bool whole)
 {
@@ -119,7 +119,7 @@ static void send_by_library(unsigned count)
     free(body);
 }
 
-/* send_by_tool - a process for each, which waits for no confirm */
+/* Send with one process for each message, which waits for no confirm. */
 static void send_by_tool(unsigned count)
 {
     char url[80], command[400], line[64];
@@ -184,7 +184,7 @@ static struct harness_process *tool_take(const char *count)
 
 /* ---- the audit ---- */
 
-/* ended - how often each number has, and that by nobody else */
+/* Check how often each number ended, and that no other program ended it. */
 static void ended(unsigned count)
 {
     unsigned char *times = calloc(count, 1);
@@ -223,7 +223,7 @@ static unsigned messages(void)
     return text ? (unsigned)strtoul(text, NULL, 10) : MESSAGES;
 }
 
-/* sent - all of them, by four programs, of which two are at it at once */
+/* Send all messages with four programs, two of them at the same time. */
 static void sent(unsigned count)
 {
     struct harness_process *pika = python("send", "lines", NULL);

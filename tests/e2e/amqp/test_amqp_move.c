@@ -20,7 +20,7 @@ TestSuite(amqp_move, .init = amqp_init, .fini = amqp_fini);
     "read b; echo said-$b >&2; case $b in " \
     "retry*) exit 1;; dead*) exit 100;; esac"
 
-/* policy - of the queue there; NULL: none */
+/* Put a policy on the broker's queue; NULL: remove it. */
 static void policy(const char *definition)
 {
     char pattern[100];
@@ -32,15 +32,16 @@ static void policy(const char *definition)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* full - the broker refuses what comes; how many messages it took before */
+/* Fill the queue until the broker refuses messages. Returns how many it took.
+ */
 static long full(void)
 {
     policy("{\"max-length\":1,\"overflow\":\"reject-publish\"}");
     return amqp_fill(amqp_queue);
 }
 
-/* moving - a move that has taken all there is, while the broker is full; what
- * that took before is *taken, if it is asked for */
+/* Start a move that has taken all messages while the broker is full. *taken
+ * (may be NULL): messages that the broker took before. */
 static struct harness_process *moving(const char *q, long *taken)
 {
     struct harness_process *m;
@@ -54,7 +55,7 @@ static struct harness_process *moving(const char *q, long *taken)
     return m;
 }
 
-/* numbered_send - "b0.", "b1.", ... */
+/* Send "b0.", "b1.", ... */
 static void numbered_send(const char *q, int count)
 {
     char body[16];
@@ -65,7 +66,7 @@ static void numbered_send(const char *q, int count)
     }
 }
 
-/* numbered_ran - each of those, once */
+/* Check that each of the numbered messages ran once. */
 static void numbered_ran(int count)
 {
     char body[16];
@@ -76,14 +77,14 @@ static void numbered_ran(int count)
     }
 }
 
-/* consumer - a worker of the broker, which writes a line to "runs" for each; a
- * queue that is ready for nobody may have some in its hand yet */
+/* Start a worker of the broker that writes a line to "runs" for each message.
+ * It may have messages in hand although the queue has none ready. */
 static struct harness_process *consumer(void)
 {
     return amqp_worker("-c", "4", "--", harness_handler("record"));
 }
 
-/* consumed - by one, until there are so many lines */
+/* Run a consumer until there are that many lines. */
 static void consumed(size_t lines)
 {
     struct harness_process *w = consumer();

@@ -8,7 +8,7 @@
 
 TestSuite(amqp_serve, .init = amqp_init, .fini = amqp_fini);
 
-/* encoded - percent-encoded, once */
+/* Percent-encode a text once. */
 static void encoded(char *out, const char *text)
 {
     for (; *text; text++)
@@ -19,7 +19,7 @@ static void encoded(char *out, const char *text)
                        (unsigned char)*text);
 }
 
-/* in_path - the queue, as a segment of a path */
+/* Return the queue as a segment of a path. */
 static const char *in_path(void)
 {
     static char once[1000], twice[3000];
@@ -32,7 +32,7 @@ static const char *in_path(void)
     return twice;
 }
 
-/* asked - an order for the queue; its status */
+/* Send an order for the queue. Returns the status of the answer. */
 static int asked(const struct web *w, const char *order, const char *body)
 {
     char path[1000];

@@ -27,7 +27,7 @@ static void send_some(const char *prefix, unsigned count)
     amqp_confirmed();
 }
 
-/* other - as on another machine: with a state of its own */
+/* Start a worker with a state directory of its own, as on another machine. */
 static struct harness_process *other(void)
 {
     return amqp_worker("--state-dir", harness_path("other"), "--",
@@ -129,7 +129,7 @@ Test(amqp_share, a_worker_that_is_slow_leaves_the_rest_to_others)
     cr_assert_eq(harness_lines("runs"), MANY + 2);
 }
 
-/* full - the queue of letters takes no more, or takes them again */
+/* Limit the queue of letters so that it takes no more, or lift the limit. */
 static void full(bool is)
 {
     char pattern[120];
@@ -141,8 +141,8 @@ static void full(bool is)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* consumes - anybody; one that was cancelled does not, though it has messages
- * and so counts as a consumer */
+/* Return true if the queue has an active consumer. A cancelled one that still
+ * has messages counts as a consumer elsewhere, but not here. */
 static bool consumes(void)
 {
     struct harness_result r = amqp_ctl("list_consumers", "queue_name");
@@ -178,8 +178,8 @@ Test(amqp_share, a_letter_that_is_not_confirmed_holds_up_no_slow_worker)
 
 /* ---- how fast the broker is, and how fast handlers are ---- */
 
-/* in_hand - messages that the worker may have, as the broker knows it; 0: it
- * consumes nothing just now */
+/* Return the prefetch of the worker as the broker knows it; 0: the worker is
+ * consuming nothing. */
 static unsigned in_hand(void)
 {
     struct harness_result r =

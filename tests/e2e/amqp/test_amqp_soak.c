@@ -62,14 +62,14 @@ static struct entry *entry(unsigned long n)
     return &soak.entries[n];
 }
 
-/* is_letter - a number that dies, each time it runs */
+/* Return true for a number that dies each time it runs. */
 static bool is_letter(unsigned long n)
 {
     return n % 100 == 0;
 }
 
-/* began_read - of all runs of a message with one attempt, one may say that it
- * is the first */
+/* Check that, of all runs of a message with the same attempt, at most one is
+ * unmarked. */
 static void began_read(const char *line)
 {
     unsigned long n, attempt, redelivered;
@@ -104,7 +104,7 @@ static void ledger_read(void)
     }
 }
 
-/* ended - whether each number that was sent did its last run */
+/* Return true if each number that was sent has had its last run. */
 static bool ended(void)
 {
     bool all = true;
@@ -117,7 +117,7 @@ static bool ended(void)
 
 /* ---- a round ---- */
 
-/* sending_start - it waits until the broker has confirmed each */
+/* Start mqsend, which waits until the broker has confirmed each message. */
 static void sending_start(struct sending *s)
 {
     s->mqsend = harness_start(&(struct harness_spec){
@@ -130,7 +130,7 @@ static void sending_start(struct sending *s)
         .input_size = s->size});
 }
 
-/* sending_open - of the next `count` numbers */
+/* Prepare to send the next `count` numbers. */
 static struct sending sending_open(unsigned count, const char *delay)
 {
     struct sending s = {.delay = delay};
@@ -142,8 +142,8 @@ static struct sending sending_open(unsigned count, const char *delay)
     return s;
 }
 
-/* sending_end - all is confirmed. A broker that died while it let mqsend in was
- * sent nothing: once more. */
+/* Wait until all is confirmed. If the broker died while mqsend logged in,
+ * nothing was sent: send again. */
 static void sending_end(struct sending *s)
 {
     const char *err;
@@ -157,8 +157,8 @@ static void sending_end(struct sending *s)
     }
 }
 
-/* worker_start - as a service manager does, again while the broker lets nobody
- * in */
+/* Start the worker, again and again while the broker lets nobody in, as a
+ * service manager does. */
 static void worker_start(void)
 {
     uint64_t end = harness_deadline(REST_MS);
@@ -179,15 +179,14 @@ static void worker_kill(void)
     soak.worker_kills++;
 }
 
-/* some_time - trouble has a moment and a length of its own: there is nothing to
- * wait for */
+/* Let a random time pass, during which there is no fact to wait for. */
 static void some_time(unsigned most_ms)
 {
     usleep((unsigned)random() % most_ms * 1000);
 }
 
-/* node_dies - and comes back; with `kills` the worker dies before it, or while
- * the node is away */
+/* Kill the node and start it again. With `kills` the worker dies before it, or
+ * while the node is away. */
 static void node_dies(bool kills)
 {
     bool first = random() % 2;
@@ -205,7 +204,7 @@ static void node_dies(bool kills)
         worker_start();
 }
 
-/* rest - all was run, and nothing is on its way */
+/* Wait until all messages have run and none is on its way. */
 static void rest(void)
 {
     const char *dead = amqp_of("dead");
@@ -218,8 +217,8 @@ static void rest(void)
     harness_until(ctl_number(soak.operand, "in_flight") == 0, REST_MS);
 }
 
-/* round_run - the delayed ones are in their queue, or on the way to it, when
- * the node dies, if it does */
+/* Send, and kill the node or the worker if asked to, while the delayed messages
+ * are in their queue or on the way to it. */
 static void round_run(bool node_too, bool worker_too)
 {
     struct sending delayed = sending_open(DELAYED, "3s");
@@ -250,8 +249,8 @@ static bool over(void)
     return soak.end_ms && harness_now_ms() >= soak.end_ms;
 }
 
-/* span - the worker lives, and holds at the end of a round what it held at the
- * end of those before. A sanitizer keeps what was freed. */
+/* Run some rounds in which the worker lives, and check that it holds as much at
+ * the end of each as before. A sanitizer keeps freed memory. */
 static void span(unsigned rounds)
 {
     soak.memory = (struct series){.name = "memory of the worker, KiB",
@@ -270,9 +269,8 @@ static void span(unsigned rounds)
 
 /* ---- from start to end ---- */
 
-/* letters_read - what mqdlq has. One that was published, and whose original was
- * not acknowledged when the node or the worker died, is there twice, with one
- * id. */
+/* Read the letters that mqdlq has. A letter is there twice, with one id, if its
+ * original was not acknowledged when the node or the worker died. */
 static void letters_read(void)
 {
     struct harness_result r =
@@ -293,8 +291,8 @@ static void letters_read(void)
     }
 }
 
-/* audit - what died is a letter and was never done, and the other way round;
- * what was done twice says so, which began_read has seen */
+/* Check that what died is a letter and was never done, and the reverse.
+ * began_read has checked that a second run is marked. */
 static void audit(void)
 {
     letters_read();

@@ -28,7 +28,7 @@ static struct harness_process *by_body(const char *concurrency)
                        "--", harness_script("h", BY_BODY));
 }
 
-/* policy - of a queue of ours, by its name; NULL: none any more */
+/* Put a policy on a queue of this test; NULL: remove it. */
 static void policy(const char *queue, const char *definition)
 {
     char pattern[100];
@@ -77,7 +77,7 @@ static void look(const char *queue, unsigned count)
 
 enum { LOOKED_AT = 10 };
 
-/* filled - a queue of ours with so many, and no worker */
+/* Make a queue with `count` messages and without a worker. */
 static void filled(unsigned count)
 {
     cr_assert_eq(harness_stop(by_body("1"), 10000), 0);
@@ -193,7 +193,7 @@ Test(amqp_traps, a_queue_that_was_deleted_is_made_again)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* make_again - another worker makes it */
+/* Let another worker create the queue again. */
 static void make_again(void)
 {
     struct harness_process *w =
@@ -385,7 +385,8 @@ Test(amqp_traps, a_message_that_names_a_group_is_refused)
 
 /* ---- rights ---- */
 
-/* user_operand - another user than guest, whose password is in "secret" */
+/* Return an operand with another user than guest, whose password is in
+ * "secret". */
 static const char *user_operand(void)
 {
     static char text[200];

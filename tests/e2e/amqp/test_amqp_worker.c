@@ -160,7 +160,8 @@ static struct harness_process *plugin_of_two(void)
                        "--max-crashes", "2", "--plugin", harness_plugin("act"));
 }
 
-/* wait_send - with an id of its own, as equal messages share one otherwise */
+/* Send a message with an id of its own, because equal messages without ids
+ * share one. */
 static void wait_send(void)
 {
     struct harness_result r =
@@ -198,14 +199,15 @@ Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* parted - as plugin_of_one, with a queue of which nothing is given back */
+/* Start a worker as plugin_of_one does, with partitions: it gives no message
+ * back. */
 static struct harness_process *parted(void)
 {
     return amqp_worker("-c", "1", "--partitions", "2", "--plugin",
                        harness_plugin("act"));
 }
 
-/* in_hand - whether it has one message, as its status says */
+/* Return true if the worker has one message, as its status says. */
 static bool in_hand(void)
 {
     struct harness_result r =
@@ -269,7 +271,7 @@ Test(amqp_worker, a_copy_that_waits_for_its_confirm_is_not_blamed_for_a_crash)
     cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);
 }
 
-/* due - a header that says when it may run */
+/* Make the header with the due time. */
 static amqp_table_entry_t due(uint64_t in_ms)
 {
     return (amqp_table_entry_t){
@@ -310,8 +312,8 @@ static amqp_table_entry_t number(const char *key, int64_t value)
         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
 }
 
-/* twice - as a node brings a message from a queue of waits where it dies
- * meanwhile; `what` is beside its id */
+/* Publish a message twice, as a node does that dies while it forwards the
+ * message from a wait queue. `what` and `more` are headers beside the id. */
 static void twice(const char *body, const char *id, amqp_table_entry_t what,
                   amqp_table_entry_t more)
 {
@@ -397,8 +399,8 @@ Test(amqp_worker, what_waits_in_queues_holds_back_nothing_new)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* missing - of so many messages, those that no handler brought to their end;
- * some may have run twice */
+/* Count the messages that no handler brought to their end. Some may have run
+ * twice. */
 static size_t missing(int count)
 {
     char text[32];
@@ -440,7 +442,7 @@ Test(amqp_worker, what_is_confirmed_survives_the_end_of_the_node)
 
 /* ---- what cannot be ---- */
 
-/* refused - by the start, with this status and these words */
+/* Check that the start is refused with this status and these words. */
 static void refused(const char *operand, int status, const char *words,
                     const char *flag, const char *value)
 {
@@ -474,7 +476,7 @@ Test(amqp_worker, a_start_that_cannot_be_says_why)
             "f");
 }
 
-/* declare - a queue as somebody else makes it */
+/* Declare a queue as another program does. */
 static void declare(const char *name, const char *key, const char *value)
 {
     amqp_table_entry_t e = {.key = amqp_word(key),
@@ -532,8 +534,8 @@ Test(amqp_worker, a_mark_goes_along_from_queue_to_queue)
     cr_assert_eq(harness_lines_with("runs", "1 0 plain"), 1);
 }
 
-/* hop_declare - a queue for what waits, as one is for a moment when it is new:
- * without a time to live of its own */
+/* Declare a wait queue without a time to live of its own, as a new one is for a
+ * moment. */
 static void hop_declare(const char *name)
 {
     const char *const pairs[][2] = {{"x-queue-type", "quorum"},
