@@ -1,8 +1,8 @@
-/* faults_fixture.h - programs of ours one of whose calls fails
+/* faults_fixture.h - run our programs with a failing call
  *
- * WHAT   Starts a program under tests/harness/plugins/faults.c, and a handler
+ * WHAT   Starts a program under tests/harness/plugins/faults.c. Makes a handler
  *        that does what the body says.
- * WHO    Tests of faults; init is faults_init.
+ * WHO    Tests of faults; their init is faults_init.
  * OWNS   Nothing; strings live until harness_fini.
  * FAILS  By ending the test.
  */
@@ -20,14 +20,14 @@
 #include "tests/harness/preload.h"
 #include "tests/harness/sweep.h"
 
-/* "dead..." is rejected, "retry..." fails once, all else is done. What ended
- * well is a line in `done`. */
+/* Messages "dead..." are rejected, "retry..." fail once, others are done. Each
+ * done message is a line in `done`. */
 #define FAULTS_HANDLER                            \
     "b=$(cat); case $b in dead*) exit 65;;\n"     \
     "retry*) [ $MQW_ATTEMPT -gt 1 ] || exit 1;; " \
     "esac\necho $b >>done"
 
-/* The same as a child of --stream. */
+/* The same handler as a child of --stream. */
 #define FAULTS_STREAM                                                 \
     "while read -r _ id size attempt _; do b=$(head -c $size)\n"      \
     "read -r _; case $b:$attempt in dead*) echo DEAD $id exit 65;;\n" \
@@ -41,8 +41,8 @@ static inline void faults_init(void)
     harness_script("stream", FAULTS_STREAM);
 }
 
-/* Start the program with a fault as faults.c has it, and with `input`, or
- * nothing for NULL, on its stdin. It counts calls in the file `tally`. */
+/* Start the program with a fault (see faults.c) and with `input` on its stdin
+ * (NULL: nothing). The calls are counted in the file `tally`. */
 static inline struct harness_process *fault_start_fed(const char *fault,
                                                       const char *tally,
                                                       const char *const *argv,
@@ -68,7 +68,7 @@ fault_start(const char *fault, const char *tally, const char *const *argv)
     return fault_start_fed(fault, tally, argv, NULL);
 }
 
-/* fault_tally - calls there were, and calls that failed, so far */
+/* Read how many calls there were, and how many failed. */
 static inline void fault_tally(const char *tally, uint64_t *seen,
                                uint64_t *failed)
 {
@@ -81,8 +81,8 @@ static inline void fault_tally(const char *tally, uint64_t *seen,
     *failed = both[1];
 }
 
-/* fault_said - whether a program that was refused what it needs says so in one
- * line: with the text, or with the name of what failed */
+/* Return true if the program printed a line with this text about what it could
+ * not get. */
 static inline bool fault_said(const struct harness_process *p,
                               const char *program, const char *text)
 {

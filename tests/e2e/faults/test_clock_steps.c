@@ -1,9 +1,8 @@
-/* test_clock_steps.c - mqworker: somebody sets the clock by an hour while
- * messages wait
+/* test_clock_steps.c - mqworker: the clock is set while messages wait
  *
- * A delay is as long as it was, whatever becomes of the wall clock; what has a
- * time of that is due then. The clock is set for the programs of one test only,
- * see tests/harness/plugins/clock_shift.c.
+ * A delay keeps its length whatever happens to the wall clock; a message with
+ * a time is due at that time. The clock is set only for the programs of one
+ * test (tests/harness/plugins/clock_shift.c).
  */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
@@ -15,12 +14,12 @@
 
 #define HOUR    3600
 #define SOON_MS 10000
-#define LATE_MS 3000 /* on a machine that is busy; a step would be an hour */
+#define LATE_MS 3000 /* for a busy machine; a wrong step would be an hour */
 #define NS_MS   UINT64_C(1000000)
 
 static const long steps[] = {HOUR, -HOUR};
 
-/* clock_set - so many seconds off from now on, for programs of this test */
+/* Shift the clock of the programs of this test by so many seconds. */
 static void clock_set(long seconds)
 {
     char text[32];
@@ -29,7 +28,7 @@ static void clock_set(long seconds)
     cr_assert_eq(rename(harness_path("clock.new"), harness_path("clock")), 0);
 }
 
-/* shifted_init - programs see the clock of this test */
+/* Give programs a clock that the test can shift. */
 static void shifted_init(void)
 {
     preload_init();
@@ -38,7 +37,7 @@ static void shifted_init(void)
 
 TestSuite(clock_steps, .init = shifted_init, .fini = harness_fini);
 
-/* shifted - start a program that sees the clock of this test */
+/* Start a program with the clock of this test. */
 static struct harness_process *shifted(const char *const *argv)
 {
     char preload[PRELOAD_TEXT], file[1024];
@@ -56,7 +55,7 @@ static struct harness_process *shifted(const char *const *argv)
         harness_wait(shifted(HARNESS_LIST("mqsend", __VA_ARGS__)), SOON_MS), \
         0)
 
-/* log_hour - hour of the day of a line in the log */
+/* Return the hour of the day of a log line. */
 static int log_hour(const char *line)
 {
     int hour = -1;
@@ -64,8 +63,8 @@ static int log_hour(const char *line)
     return hour;
 }
 
-/* wait_check - the second try of "x" came when it was due by the monotonic
- * clock */
+/* Check that the second try of "x" came when it was due by the monotonic
+ * clock. */
 static void wait_check(uint64_t want_ms)
 {
     size_t n;
@@ -214,7 +213,8 @@ Test(clock_steps, a_delay_that_is_given_after_the_step_is_kept)
 
 /* ---- an instant of the wall clock ---- */
 
-/* sent_at - messages for so many seconds from now by the clock of this test */
+/* Send messages for a time so many seconds from now, by the clock of this
+ * test. */
 static const char *sent_at(const char *q, long seconds, long shift, int n)
 {
     static const char *const names = "abcdefgh";
@@ -345,10 +345,10 @@ Test(clock_steps,
 {
     const char *q = waits("4s");
     struct harness_process *w = worker(q, "-c", "1", "--", SPAN, "0");
-    /* It has asked for the time once it has run something. */
+    /* The worker has read the clock once it has run a message. */
     harness_send_text(q, "y");
     harness_until_lines("spans", 2, SOON_MS);
-    clock_set(-HOUR); /* from here on it does not matter */
+    clock_set(-HOUR); /* the clock does not matter any more */
     harness_until_lines("spans", 3, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     wait_check(4000);

@@ -1,6 +1,8 @@
-/* test_damaged_state.c - mqworker: files that were damaged are refused as
- * they are, or read as far as they can be; what cannot be read is kept
- * aside; never a crash */
+/* test_damaged_state.c - mqworker: damaged files
+ *
+ * A damaged file is refused and left unchanged, or read as far as possible;
+ * what cannot be read is copied aside. The worker never crashes.
+ */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
@@ -19,9 +21,9 @@
 TestSuite(damaged_state, .init = harness_init, .fini = harness_fini);
 
 #define MESSAGES 3
-#define SLOTS_AT 4096 /* docs/formats/custody.md */
+#define SLOTS_AT 4096 /* from docs/formats/custody.md */
 
-/* seed_set - a run of its own each time, which its number brings back */
+/* Seed the random numbers and print the seed, which repeats the run. */
 static void seed_set(void)
 {
     const char *given = getenv("MQW_DAMAGE_SEED");
@@ -39,8 +41,7 @@ static const char *folder_of(const char *q)
 
 /* ---- the custody file ---- */
 
-/* custody_made - the file that a worker leaves that was killed over three
- * messages; the folder is as it left it */
+/* Return the custody file of a worker that was killed over three messages. */
 static unsigned char *custody_made(const char *q, size_t *size)
 {
     for (int i = 0; i < MESSAGES; i++) {
@@ -59,7 +60,7 @@ static unsigned char *custody_made(const char *q, size_t *size)
     return copy;
 }
 
-/* folder_fresh - a folder with nothing but the way to this custody file */
+/* Replace the state folder by one that only leads to this custody file. */
 static void folder_fresh(const char *q, const void *custody, size_t size)
 {
     static unsigned number;
@@ -83,8 +84,8 @@ static struct harness_result worker_run(const char *q)
                        "-c", "cat >>runs; echo >>runs");
 }
 
-/* aside - the copy of a damaged file has it as it was: how many slots of it the
- * log says were given up */
+/* Check that the damaged file was copied unchanged. Return how many of its
+ * slots were given up, from the log. */
 static size_t aside(const char *q, const struct harness_result *r,
                     const unsigned char *custody, size_t size)
 {
@@ -103,7 +104,7 @@ static size_t aside(const char *q, const struct harness_result *r,
             harness_path("%s/%s", folder_of(q), e->d_name), &copied);
         found = true;
         cr_assert_eq(copied, size);
-        /* Behind the file's header, which says by now that it is in use. */
+        /* The header is not compared: it is marked as in use by now. */
         cr_assert_arr_eq(copy + SLOTS_AT, custody + SLOTS_AT, size - SLOTS_AT);
     }
     closedir(dir);
@@ -111,7 +112,7 @@ static size_t aside(const char *q, const struct harness_result *r,
     return strtoul(count + 7, NULL, 10);
 }
 
-/* flipped_check - start on the file with one bit turned over */
+/* Start a worker on the file with one flipped bit. */
 static void flipped_check(const char *q, unsigned char *custody, size_t size,
                           size_t at, unsigned bit)
 {
@@ -150,11 +151,11 @@ Test(damaged_state, a_bit_of_the_custody_files_header_costs_no_message)
     free(custody);
 }
 
-/* What docs/formats/custody.md says can be told is set aside. Everything else
- * comes with the message, which runs all the same. */
+/* Fields whose damage can be detected (docs/formats/custody.md) are set aside.
+ * All other fields only accompany the message, which runs anyway. */
 Test(damaged_state, a_bit_of_a_record_costs_no_message)
 {
-    /* first byte, how many, lowest bit */
+    /* first byte, number of bytes, lowest bit */
     static const struct {
         size_t at, bytes;
         unsigned low;
@@ -204,7 +205,7 @@ Test(damaged_state, a_custody_file_cut_short_is_78_and_left_untouched)
 
 /* ---- the store ---- */
 
-/* store_made - a store with letters of some size, closed; its path */
+/* Make a store with some letters and close it; return its path. */
 static const char *store_made(const char *q)
 {
     for (int i = 0; i < 8; i++) {
@@ -219,7 +220,7 @@ static const char *store_made(const char *q)
     return harness_path("%s/store.db", folder_of(q));
 }
 
-/* store_damage - 16 bytes at a random place are others */
+/* Overwrite 16 bytes at a random place. */
 static void store_damage(const char *path, const char *data, size_t size)
 {
     char *copy = malloc(size);
@@ -232,8 +233,7 @@ static void store_damage(const char *path, const char *data, size_t size)
     free(copy);
 }
 
-/* refused_or_run - it never crashes, nor is a store made in the other's
- * place */
+/* Check that the worker does not crash and does not replace the store. */
 static void refused_or_run(const char *q, const char *path)
 {
     size_t size;
@@ -255,8 +255,8 @@ static void refused_or_run(const char *q, const char *path)
     cr_assert_gt(size, 0);
 }
 
-/* index_damage - the index of letters has no entries any more, and SQLite reads
- * it without an error: every letter is hidden */
+/* Empty the index of letters, which SQLite reads without an error: every letter
+ * is hidden. */
 static void index_damage(const char *path)
 {
     const unsigned char none[2] = {0, 0};
@@ -298,7 +298,7 @@ Test(damaged_state, damage_that_only_hides_rows_is_found_before_a_run)
     cr_assert(strstr(r.out, "store.db is damaged: "), "%s", r.out);
 }
 
-/* store_grow - too large to be checked before the worker starts */
+/* Grow the store so that it is not checked before the worker starts. */
 static void store_grow(const char *path)
 {
     sqlite3 *db;
@@ -352,20 +352,21 @@ Test(damaged_state, a_damaged_store_is_refused_or_read_and_never_replaced)
     }
 }
 
-/* wal_made - a worker was killed over a store of 8 letters, all in the -wal */
+/* Kill a worker whose store has 8 letters, all of them in the -wal. */
 static const char *wal_made(const char *q)
 {
     for (int i = 0; i < 8; i++)
         harness_send_text(q, "a letter");
     struct harness_process *w =
         harness_worker(q, "-c1", "--", "sh", "-c", "exit 65");
-    harness_wait_letters(q, 8, 10000); /* each is said before it is there */
+    harness_wait_letters(q, 8, 10000); /* the log line comes before the
+                                        * letter */
     harness_kill(w);
     return harness_path("%s/store.db-wal", folder_of(q));
 }
 
-/* behind - the worker starts, and says how many commits are gone; the copy is
- * that of the -wal as it was */
+/* Check that the worker starts and logs how many commits are missing, and that
+ * the -wal was copied unchanged. */
 static void behind(const char *q, const char *wal, size_t size)
 {
     size_t letters, kept;
@@ -462,8 +463,8 @@ Test(damaged_state, a_start_waits_for_a_store_that_is_locked)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* Before, each write of the end waited for 5 s, and event=stopped came
- * first. */
+/* Each write at the end would wait for 5 s if the stop did not skip it;
+ * event=stopped must be the last line. */
 Test(damaged_state, a_stop_beside_a_locked_store_is_short_and_says_so_last)
 {
     const char *q = harness_queue(0, 0), *line, *last;

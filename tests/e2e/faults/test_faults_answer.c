@@ -1,6 +1,9 @@
-/* test_faults_answer.c - the worker: a call it makes to answer mqctl fails; it
- * answers the next, and goes on. And what mqctl and mqdlq say of a worker that
- * cannot answer, because it is starting, stopping or stopped by a signal */
+/* test_faults_answer.c - answers of a worker with failing or late calls
+ *
+ * A call that the worker makes to answer mqctl fails: it answers the next
+ * request and goes on. And what mqctl and mqdlq print about a worker that
+ * cannot answer, because it is starting, stopping or stopped by a signal.
+ */
 #include <signal.h>
 
 #include "tests/e2e/faults/faults_fixture.h"
@@ -8,7 +11,7 @@
 TestSuite(faults_answer, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-/* steered - whether a worker one of whose calls failed is steered soon */
+/* Check that a worker with one failed call obeys mqctl. */
 static void steered(const char *call, int err, const char *refused)
 {
     char fault[32];
@@ -39,13 +42,13 @@ static void steered(const char *call, int err, const char *refused)
 
 Test(faults_answer, a_worker_that_cannot_answer_one_answers_the_next)
 {
-    steered("accept4", EMFILE, NULL); /* it is let in later */
+    steered("accept4", EMFILE, NULL); /* accepted later */
     steered("recv", ECONNRESET, "does not answer");
     steered("send", EPIPE, "does not answer");
     steered("getsockopt", ENOMEM, "only the worker's user");
 }
 
-/* The write of the pause takes longer than a client waits for an answer. */
+/* Saving the pause takes longer than a client waits for an answer. */
 Test(faults_answer, a_pause_is_answered_while_the_disk_is_slow)
 {
     const char *queue = harness_queue(10, 256);
@@ -83,7 +86,7 @@ static const char *last_queue;
 /* One verb, run while the worker is starting or stopping. */
 struct verb_run {
     const char *program, *verb, *flag, *queue, *operand;
-    bool controls; /* it may say that the worker is starting or stopping */
+    bool controls; /* may report that the worker is starting or stopping */
     struct harness_process *p;
 };
 
@@ -102,8 +105,8 @@ static void verb_start(struct verb_run *v)
     v->p = harness_start(&(struct harness_spec){.argv = argv});
 }
 
-/* Check that the verb raised no alarm: a worker that is gone by now, 69, is
- * none. */
+/* Check that the verb raised no alarm. 69, no worker, is fine if it may be
+ * gone. */
 static void verb_check(struct verb_run *v, bool gone_is_fine)
 {
     int status = harness_wait(v->p, 30000);
@@ -128,8 +131,8 @@ static void verb_check(struct verb_run *v, bool gone_is_fine)
     }
 }
 
-/* Run each verb at the same time, as one that waits would keep the next from
- * the moment in question. */
+/* Run all verbs at the same time: a verb that waits would delay the next ones
+ * beyond the interval to be tested. */
 static void verbs_run(const char *q, bool stopping)
 {
     struct verb_run all[] = {
@@ -169,7 +172,7 @@ static struct harness_process *slow_start(const char *q, const char *call,
     return fault_start(fault, "tally", argv);
 }
 
-/* Wait until a call of the worker is late. */
+/* Wait until the worker makes the late call. */
 static void late_wait(void)
 {
     uint64_t seen, failed;

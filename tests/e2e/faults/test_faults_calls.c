@@ -1,5 +1,8 @@
-/* test_faults_calls.c - mqworker: each system call it needs fails, at its
- * first use, its second, and so on; nothing is lost, and somebody is told */
+/* test_faults_calls.c - mqworker: each system call fails once
+ *
+ * Each call that the worker needs fails at its first use, then at its second,
+ * and so on. Nothing is lost, and the failure is reported.
+ */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
 
@@ -7,28 +10,28 @@
 
 TestSuite(faults_calls, .init = faults_init, .fini = harness_fini);
 
-/* Faults of a kind: the same call at position 1, 2, ... up to `most`, as far as
- * it is reached. */
+/* A fault that is tried at position 1, 2, ... up to `most`, as far as the call
+ * is reached. */
 struct row {
-    const char *call; /* CALL[@TEXT] of faults.c */
+    const char *call; /* CALL[@TEXT] for faults.c */
     int err;
     unsigned most, count; /* count 0: all from the position on */
-    bool fresh;           /* each in a new state directory */
+    bool fresh;           /* each try has a new state directory */
     int status;           /* of the worker; 0: it goes on */
-    const char *says;     /* if it stops, in its one line; else in the log.
-                             NULL: nobody need know */
+    const char *says;     /* expected in the one line of a worker that stops,
+                           * else in the log; NULL: no report is needed */
 };
 
-/* What a row's positions share. */
+/* State for all positions of a row. */
 struct run {
     const struct row *row;
     const char *queue;
-    bool stream; /* its handler is a child of --stream */
+    bool stream; /* the handler is a child of --stream */
     unsigned position;
-    size_t letters; /* in this state directory, when all is well */
+    size_t letters; /* expected in this state directory */
 };
 
-/* messages_send - one of each kind, named by the position */
+/* Send one message of each kind, with the position in the body. */
 static void messages_send(const struct run *r)
 {
     static const char *const kinds[] = {"ok", "dead", "retry"};
@@ -67,7 +70,7 @@ static struct harness_process *worker_start(const struct run *r,
     return fault_start(fault, "tally", argv);
 }
 
-/* fault_run - a worker with the fault; false: it was not reached */
+/* Run a worker with the fault. Return false if the call was not reached. */
 static bool fault_run(const struct run *r)
 {
     const struct row *row = r->row;
@@ -91,8 +94,8 @@ static bool fault_run(const struct run *r)
     return true;
 }
 
-/* audit - a worker without faults finds all that was not finished; each message
- * ran to its end once */
+/* Check that a worker without faults finishes everything, and that each message
+ * ran to its end once. */
 static void audit(struct run *r)
 {
     static const char *const kinds[] = {"ok", "retry"};
@@ -113,7 +116,7 @@ static void audit(struct run *r)
     cr_assert_eq(harness_log_count(w, "event=custody_damaged"), 0);
 }
 
-/* state_away - the next worker makes a new one */
+/* Move the state away, so that the next worker makes a new one. */
 static void state_away(struct run *r)
 {
     const char *flight = harness_runtime_folder(r->queue);
@@ -124,15 +127,14 @@ static void state_away(struct run *r)
     r->letters = 0;
 }
 
-/* is_asked - whether the first such call only asks if it is allowed
- * (worker/process/process.h); that there is no descriptor does not matter to
- * it */
+/* Return true if the first such call only tests whether it is allowed
+ * (worker/process/process.h); a missing descriptor does not matter there. */
 static bool is_asked(const char *call)
 {
     return strcmp(call, "memfd_create") == 0 || strcmp(call, "pidfd_open") == 0;
 }
 
-/* row_run - all positions of it */
+/* Try all positions of a row. */
 static void row_run(const struct row *row, bool stream)
 {
     struct run r = {.row = row, .queue = harness_queue(0, 0), .stream = stream};
@@ -203,19 +205,20 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
     rows_run(rows, false);
 }
 
-/* wal_left - a worker was killed over a letter, one of `all`, that is in the
- * -wal only */
+/* Kill a worker after the last of `all` letters was written, which is then in
+ * the -wal only. */
 static void wal_left(const char *q, size_t all)
 {
     harness_send_text(q, "dead-1");
     struct harness_process *w =
         harness_worker(q, "--", harness_path("handler"));
-    harness_wait_letters(q, all, 10000); /* it is said before it is there */
+    harness_wait_letters(q, all, 10000); /* the log line comes before the
+                                          * letter */
     harness_kill(w);
 }
 
-/* What cannot be read is not taken for what is not there. Where opening fails
- * SQLite tries again, to read only. */
+/* A file that cannot be read must not be treated as missing. If opening fails,
+ * SQLite tries again read-only. */
 Test(faults_calls, a_wal_that_cannot_be_read_stops_the_start)
 {
     static const struct row rows[] = {
@@ -251,7 +254,7 @@ Test(faults_calls, no_descriptors_stop_the_start_with_71)
     rows_run(rows, false);
 }
 
-/* The first socket is the one to steer it by, the second the manager's. */
+/* The first socket is the control socket, the second the service manager's. */
 Test(faults_calls, no_socket_to_the_service_manager_is_told_and_stops_nothing)
 {
     const char *q = harness_queue(0, 0);
@@ -284,8 +287,9 @@ Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
     rows_run(rows, false);
 }
 
-/* The message has left the queue, so its number is used up: the next one gets
- * another, or the row it becomes would pass for the verdict on the first. */
+/* The message has left the queue and has a number. The next message must get
+ * another number; otherwise its row could be taken for the verdict on the
+ * first. */
 Test(faults_calls, a_message_that_was_half_received_runs_at_the_next_start)
 {
     const char *q = harness_queue(10, 256);
@@ -305,8 +309,8 @@ Test(faults_calls, a_message_that_was_half_received_runs_at_the_next_start)
                  harness_stderr(w, NULL));
 }
 
-/* half_received_stop - the first message is received by halves; the worker is
- * stopped in good order, which tells of it and keeps it */
+/* Receive the first message by halves and stop the worker cleanly: the stop
+ * reports the message and keeps it. */
 static void half_received_stop(const char *q)
 {
     struct harness_process *w = fault_start(
@@ -335,8 +339,9 @@ Test(faults_calls, one_that_was_half_received_has_its_own_id_after_a_stop)
     cr_assert_str_eq(harness_read("done", NULL), ITS_ID " 1 first\n");
 }
 
-/* What is taken first is in the last slot, and these bodies leave a piece of
- * the last page free: a search for the end of the line would leave the file. */
+/* The first message is in the last slot, and the body leaves part of the last
+ * page free: a search for the end of the header line must not run past the
+ * file. */
 Test(faults_calls, one_that_was_half_received_in_a_line_is_left_by_a_stop)
 {
     const char *q = harness_queue(10, 64);
@@ -375,7 +380,7 @@ Test(faults_calls, a_child_of_stream_that_cannot_be_started_opens_it_too)
     rows_run(rows, true);
 }
 
-/* refused - what a worker that holds groups says as it does not start */
+/* Return the line of a worker with --on-group-dead=hold that did not start. */
 static const char *refused(const struct harness_process *w)
 {
     const char *line = strstr(harness_stderr(w, NULL), "mqworker: ");
@@ -408,7 +413,7 @@ Test(faults_calls, a_watch_that_cannot_be_had_names_the_limit_it_was)
     }
 }
 
-/* The same error, but it is the process that has no descriptor left. */
+/* The error is the same, but the process has no descriptor left. */
 Test(faults_calls, a_watch_that_finds_no_descriptor_is_a_matter_of_ulimit)
 {
     const char *q = harness_queue(0, 0);

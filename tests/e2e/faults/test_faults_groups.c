@@ -1,6 +1,8 @@
-/* test_faults_groups.c - mqworker: the store fails while messages of a group
- * are parked behind a head that waits for its retry, or as its head dies;
- * nothing is lost, and the order stays */
+/* test_faults_groups.c - mqworker: the store fails while a group waits
+ *
+ * Messages of a group are parked behind a head that waits for its retry, or
+ * the head dies. Nothing is lost and the order is kept.
+ */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/turns.h"
 
@@ -10,9 +12,9 @@
 TestSuite(faults_groups, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-#define MEMBERS 8 /* of a group, behind its head; more than the lookahead */
+#define MEMBERS 8 /* messages behind the head; more than the lookahead */
 
-/* group_send - a head that fails once, and what waits behind it */
+/* Send a head that fails once, and messages behind it. */
 static void group_send(const char *queue, unsigned round)
 {
     char text[128];
@@ -23,7 +25,7 @@ static void group_send(const char *queue, unsigned round)
     }
 }
 
-/* ordered - whether the group is in `done`, each message once and in order */
+/* Return true if all of the group is in `done`, each message once, in order. */
 static bool ordered(unsigned round)
 {
     char body[64];
@@ -60,8 +62,8 @@ static struct harness_process *worker_start(const char *queue,
     return fault_start(fault, "tally", argv);
 }
 
-/* fault_try - the call fails from that position on, `count` times; false: it
- * was not reached */
+/* Make `count` calls fail from this position on. Return false if the call was
+ * not reached. */
 static bool fault_try(const char *queue, const char *call, unsigned position,
                       unsigned count, unsigned round)
 {
@@ -86,8 +88,8 @@ static bool fault_try(const char *queue, const char *call, unsigned position,
     return failed > 0;
 }
 
-/* faults_try - at each sixth position there is; one takes seconds, as the
- * worker waits before it writes again */
+/* Try every sixth position; each takes seconds, because the worker waits before
+ * it writes again. */
 static void faults_try(const char *call, unsigned count, unsigned most)
 {
     static unsigned round;
@@ -112,15 +114,15 @@ Test(faults_groups, parked_messages_that_cannot_be_read_keep_the_order)
 
 /* ---- hold ---- */
 
-/* passed - whether all that is in the queue now was taken: something behind it
- * ran */
+/* Wait until everything now in the queue was taken: until a later message has
+ * run. */
 static void passed(const char *queue, const char *body)
 {
     turns_send(queue, NULL, 0, body);
     harness_until(strstr(turns_order("-"), body), 20000);
 }
 
-/* letters_all - "replay" or "discard" them */
+/* Replay or discard all letters. */
 static void letters_all(const char *verb, const char *queue)
 {
     struct harness_result r = harness_run("mqdlq", verb, "--state-dir",
@@ -128,7 +130,7 @@ static void letters_all(const char *verb, const char *queue)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* The groups are made before the letter can be written. */
+/* The worker recovers the group before it can write the letter. */
 Test(faults_groups, a_burial_that_cannot_be_written_at_once_holds_its_group)
 {
     const char *queue = harness_queue(10, 256);
@@ -162,7 +164,7 @@ Test(faults_groups, a_burial_that_cannot_be_written_at_once_holds_its_group)
     cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
 }
 
-/* fault_now - the next calls fail, of a fault that waits for its millionth */
+/* Make the next calls fail, with a fault that waits for call 1000000. */
 static void fault_now(void)
 {
     const uint64_t seen = 999999;
@@ -171,8 +173,8 @@ static void fault_now(void)
     close(fd);
 }
 
-/* holding_start - a worker with a fault that holds group a, whose next one is
- * "0.1" */
+/* Start a worker with the fault; group a is held, with "0.1" as its next
+ * message. */
 static struct harness_process *holding_start(const char *queue,
                                              const char *fault)
 {
@@ -188,8 +190,8 @@ static struct harness_process *holding_start(const char *queue,
     return w;
 }
 
-/* let_go - the letter is discarded, and what did not work is tried again: so
- * many calls failed */
+/* Discard the letter and check that the group goes on after so many calls
+ * failed. */
 static void let_go(struct harness_process *w, const char *queue, uint64_t calls)
 {
     uint64_t seen, failed;
@@ -201,7 +203,8 @@ static void let_go(struct harness_process *w, const char *queue, uint64_t calls)
     cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
 }
 
-/* Nobody else writes there any more, which would have it asked again. */
+/* No other program writes to the store, which would make the worker look
+ * again. */
 Test(faults_groups, a_store_that_cannot_be_read_holds_no_group_for_good)
 {
     const char *queue = harness_queue(10, 256);
@@ -211,15 +214,15 @@ Test(faults_groups, a_store_that_cannot_be_read_holds_no_group_for_good)
     let_go(w, queue, 4);
 }
 
-/* The first one is the queue's own. */
+/* The first watch is that of the queue. */
 Test(faults_groups, a_store_that_cannot_be_watched_holds_no_group_for_good)
 {
     const char *queue = harness_queue(10, 256);
     let_go(holding_start(queue, "epoll_ctl@inotify:2:12:1"), queue, 1);
 }
 
-/* What mqdlq writes is there to read once it was synced, which a busy disk
- * takes its time for. */
+/* What mqdlq writes can be read after its sync, which may take long on a busy
+ * disk. */
 Test(faults_groups, a_sync_that_takes_long_holds_no_group_for_good)
 {
     const char *queue = harness_queue(10, 256);

@@ -1,4 +1,4 @@
-/* test_faults_letters.c - mqworker: a write about letters fails once; none
+/* test_faults_letters.c - mqworker: a write about letters fails once; no letter
  * is sent twice or forgotten */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
@@ -7,7 +7,7 @@ TestSuite(faults_letters, .init = faults_init, .fini = harness_fini);
 
 #define DIES "--", "sh", "-c", "exit 65"
 
-/* letter_made - one message that dies; q */
+/* Let one message die; return its queue. */
 static const char *letter_made(const char *body)
 {
     const char *q = harness_queue(0, 0);
@@ -18,7 +18,7 @@ static const char *letter_made(const char *body)
     return q;
 }
 
-/* worker_start - the first write to its store fails */
+/* Start a worker whose first write to the store fails. */
 static struct harness_process *worker_start(const char *q, const char *dead)
 {
     const char *const argv[] = {"mqworker",
@@ -32,7 +32,7 @@ static struct harness_process *worker_start(const char *q, const char *dead)
     return fault_start("pwrite@store.db-wal:1:5", "tally", argv);
 }
 
-/* next_check - the next message of a queue */
+/* Receive the next message of a queue and compare it. */
 static void next_check(const char *queue, const char *body)
 {
     char buf[256];
@@ -42,7 +42,7 @@ static void next_check(const char *queue, const char *body)
     cr_assert_arr_eq(buf, body, (size_t)n);
 }
 
-/* letters_left - until the store has so many */
+/* Wait until the store has so many letters. */
 static void letters_left(const char *q, size_t count)
 {
     size_t n = SIZE_MAX;

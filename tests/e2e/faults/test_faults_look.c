@@ -1,6 +1,8 @@
-/* test_faults_look.c - mqctl: each call it makes fails, at its first use,
- * its second, and so on; it ends with a status of its page and says why, and
- * the worker goes on */
+/* test_faults_look.c - mqctl: each call fails once
+ *
+ * Each call of mqctl fails at its first use, then at its second, and so on.
+ * mqctl exits with a documented status and prints why, and the worker goes on.
+ */
 #include "tests/e2e/faults/faults_fixture.h"
 
 #include <ctype.h>
@@ -8,8 +10,8 @@
 TestSuite(faults_look, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-/* Of malloc the first calls are tried, among them what is asked of a worker; of
- * every call some that are spread over the run. */
+/* The first FIRST calls of malloc are tried, which include those for talking to
+ * a worker, and for every call some positions spread over the run. */
 #define FIRST     80
 #define POSITIONS 24
 
@@ -23,8 +25,8 @@ static const char *page_statuses(void)
     return " 0 1 66 69 71 73 75 77 78 ";
 }
 
-/* look_check - a status that the page has; a failure has one line that says so,
- * without bytes that a terminal takes for orders */
+/* Check that the status is documented, and that a failure has one line without
+ * control bytes. */
 static void look_check(const struct look *l, const struct harness_process *p,
                        int status)
 {
@@ -34,7 +36,7 @@ static void look_check(const struct look *l, const struct harness_process *p,
     snprintf(word, sizeof word, " %d ", status);
     cr_assert_not_null(strstr(page_statuses(), word), "mqctl %s: %s: %d: %s",
                        l->argv[1], l->fault, status, err);
-    /* doctor says what it finds on stdout. */
+    /* doctor prints its findings on stdout. */
     if (status > 1)
         cr_assert(fault_said(p, "mqctl", ""), "mqctl %s: %s: %d: %s",
                   l->argv[1], l->fault, status, err);
@@ -42,7 +44,7 @@ static void look_check(const struct look *l, const struct harness_process *p,
         cr_assert(err[i] == '\n' || !iscntrl((unsigned char)err[i]));
 }
 
-/* look_run - with the fault; how many such calls there were */
+/* Run mqctl with the fault; return how many such calls it made. */
 static uint64_t look_run(const struct look *l)
 {
     uint64_t seen, failed;
@@ -72,7 +74,7 @@ static void call_run(const char *const *argv, const char *call, int err)
     }
 }
 
-/* argv_of - mqctl with a verb, on the state directory of the test */
+/* Return the arguments of mqctl for a verb, with the test's state directory. */
 static const char *const *argv_of(const char *verb, const char *queue)
 {
     static const char *argv[8];
@@ -145,7 +147,7 @@ Test(faults_look, an_order_is_taken_or_refused_and_the_worker_goes_on)
     calls_run("resume");
 }
 
-/* ---- what could not be looked at ---- */
+/* ---- what could not be read ---- */
 
 static size_t lines_of(const char *text)
 {
@@ -155,8 +157,8 @@ static size_t lines_of(const char *text)
     return n;
 }
 
-/* told - all lines, among them those that begin with the titles, or why not;
- * and never that there is no such message */
+/* Check that mqctl prints everything, with lines that begin with the titles, or
+ * why it cannot. It must never print that a message does not exist. */
 static void told(const char *const *argv, const char *fault, size_t lines,
                  const char *const *titles)
 {
@@ -174,7 +176,8 @@ static void told(const char *const *argv, const char *fault, size_t lines,
                      out);
     for (; status == 0 && titles && *titles; titles++) {
         snprintf(line, sizeof line, "\n%s ", *titles);
-        bool ends = strcmp(*titles, "ended") == 0; /* or no counters */
+        /* Or that there are no counters */
+        bool ends = strcmp(*titles, "ended") == 0;
         cr_assert(strstr(out, line) || (ends && strstr(out, "\ncounters ")),
                   "mqctl %s: %s: no line \"%s\": %s", argv[1], fault, *titles,
                   out);

@@ -1,8 +1,8 @@
-/* test_faults_memory.c - mqworker, mqsend, mqdlq: the Nth allocation fails, for
- * N all over the run; they go on or say so and stop, and nothing is lost
+/* test_faults_memory.c - mqworker, mqsend, mqdlq: the Nth allocation fails
  *
- * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), a third
- * of them with --stream, a third with --plugin.
+ * N goes all over the run. The programs go on, or report it and stop, and
+ * nothing is lost. $MQW_FAULT_POSITIONS is the number of positions for the
+ * worker (300), a third of them with --stream and a third with --plugin.
  */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
@@ -14,7 +14,7 @@ TestSuite(faults_memory, .init = faults_init, .fini = harness_fini,
 
 #define LANES 9
 
-/* seed_set - a run of its own each time, which its number brings back */
+/* Seed the random numbers and print the seed, which repeats the run. */
 static void seed_set(void)
 {
     const char *given = getenv("MQW_FAULT_SEED");
@@ -27,20 +27,20 @@ static void seed_set(void)
 
 /* ---- mqworker ---- */
 
-/* Workers run beside each other, for some wait a second: each lane is a queue,
- * and one worker after the other on it. */
+/* Workers run in parallel, because some wait for a second. Each lane has a
+ * queue and runs one worker after another on it. */
 enum kind { EXEC, STREAM, PLUGIN, KINDS };
 
 struct lane {
     const char *queue, *tally;
     struct harness_process *worker; /* NULL: none */
     enum kind kind;
-    uint64_t position, last; /* the one that fails; how many there are */
-    unsigned sent; /* how often messages were sent; the number is in them */
+    uint64_t position, last; /* allocation that fails; number of allocations */
+    unsigned sent; /* rounds of messages sent; the round is in their bodies */
 };
 
-/* Return a position from 1 to `last`: the first ones in order, as each is made
- * once at a start, then at random, one of each of `count` pieces. */
+/* Return a position from 1 to `last`: first the lowest ones in order, each of
+ * which a start passes once, then a random one from each of `count` pieces. */
 static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
 {
     if (i < LANES)
@@ -49,12 +49,12 @@ static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
     return 1 + from + (to > from ? (uint64_t)random() % (to - from) : 0);
 }
 
-/* messages_send - one of each kind, when there is room for all */
+/* Send one message of each kind if the queue has room for all. */
 static void messages_send(struct lane *l)
 {
     static const char *const kinds[] = {"ok", "dead", "retry"};
     if (harness_queue_length(l->queue) > 7)
-        return; /* workers that could not start */
+        return; /* some workers could not start */
     l->sent++;
     for (size_t i = 0; i < 3; i++) {
         char body[64];
@@ -63,7 +63,7 @@ static void messages_send(struct lane *l)
     }
 }
 
-/* handler_put - the flags of its kind, to the end of argv */
+/* Append the flags for this kind of handler to argv. */
 static void handler_put(const struct lane *l, const char **argv)
 {
     if (l->kind == STREAM)
@@ -101,9 +101,8 @@ static void worker_start(struct lane *l, uint64_t position)
     l->worker = fault_start(fault, l->tally, argv);
 }
 
-/* worker_check - it ended well, or could not start and says why
- * The loader has words of its own: to it a file that it has no memory for is
- * not there.
+/* Check that the worker exited with 0, or could not start and printed why. The
+ * dynamic loader reports a file for which it has no memory as missing.
  */
 static void worker_check(struct lane *l)
 {
@@ -120,8 +119,8 @@ static void worker_check(struct lane *l)
     l->worker = NULL;
 }
 
-/* calibrate - how many allocations a run makes: the more of two, as what is
- * there from the start changes it */
+/* Return how many allocations a run makes: the larger of two runs, because
+ * existing files change it. */
 static uint64_t calibrate(struct lane *l)
 {
     uint64_t most = 0, seen, failed;
@@ -138,7 +137,7 @@ static uint64_t calibrate(struct lane *l)
     return most;
 }
 
-/* sweep - all positions, on whatever lane is free */
+/* Try all positions, each on the next free lane. */
 static void sweep(struct lane lanes[LANES], unsigned count)
 {
     uint64_t end = harness_deadline(240000);
@@ -155,7 +154,7 @@ static void sweep(struct lane lanes[LANES], unsigned count)
     }
 }
 
-/* audit - all that was sent is done once, or dead */
+/* Check that each message was done once, or is dead. */
 static void audit(struct lane *l)
 {
     size_t done = 2 * (size_t)l->sent, dead;
@@ -208,9 +207,10 @@ Test(faults_memory, the_worker_loses_nothing_when_an_allocation_fails)
 
 /* ---- the tools ---- */
 
-static const char *tool_input; /* what the tools read from stdin */
+static const char *tool_input; /* stdin of the tools */
 
-/* tool_run - with the Nth allocation failing; false: there are not so many */
+/* Run the tool with the Nth allocation failing. Return false if it makes
+ * fewer. */
 static bool tool_run(uint64_t position, const char *const *argv,
                      struct harness_process **p)
 {
@@ -252,7 +252,7 @@ Test(faults_memory, mqsend_sends_all_or_says_so)
     cr_assert_eq(harness_queue_length(q), 3);
 }
 
-/* letters_make - three letters in a new state directory */
+/* Make three letters in a new state directory. */
 static void letters_make(const char *q)
 {
     static const char three[] =
@@ -268,8 +268,8 @@ static void letters_make(const char *q)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* verb_sweep - `count` positions of a verb that changes nothing: told in full,
- * or refused */
+/* Try `count` positions of a verb that changes nothing: it prints everything,
+ * or fails. */
 static void verb_sweep(const char *const *argv, unsigned count)
 {
     struct harness_process *p;

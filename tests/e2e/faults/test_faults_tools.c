@@ -1,12 +1,14 @@
-/* test_faults_tools.c - mqsend and mqdlq: each call they make fails, at its
- * first use, its second, and so on; they did all or say so, and no letter is
- * lost */
+/* test_faults_tools.c - mqsend, mqdlq: each call fails once
+ *
+ * Each call of these tools fails at its first use, then at its second, and so
+ * on. They do all their work or report what failed, and no letter is lost.
+ */
 #include "tests/e2e/faults/faults_fixture.h"
 
 TestSuite(faults_tools, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-/* At most so many positions of a call are tried, all over the run. */
+/* Number of positions of a call to try, spread over the run. */
 #define POSITIONS 12
 #define LETTERS   3
 
@@ -18,11 +20,11 @@ struct tool {
 };
 
 struct call {
-    const char *name; /* CALL[@TEXT] of faults.c */
+    const char *name; /* CALL[@TEXT] for faults.c */
     int err;
 };
 
-/* tool_run - with the fault; how many such calls there were */
+/* Run the tool with the fault; return how many such calls it made. */
 static uint64_t tool_run(const struct tool *t, const char *fault)
 {
     static const char statuses[] = " 0 66 71 73 74 75 77 78 ";
@@ -42,7 +44,7 @@ static uint64_t tool_run(const struct tool *t, const char *fault)
     return seen;
 }
 
-/* tool_try - each of the calls, all of them and then one at a time */
+/* Make all calls fail, then one at a time, for each of the calls. */
 static void tool_try(const struct tool *t, const struct call *calls, size_t n)
 {
     char fault[96];
@@ -65,7 +67,7 @@ static void tool_try(const struct tool *t, const struct call *calls, size_t n)
 
 #define TOOL_TRY(t, calls) tool_try(t, calls, sizeof(calls) / sizeof *(calls))
 
-/* queue_empty - how many messages were in it */
+/* Empty the queue and return how many messages were in it. */
 static long queue_empty(const char *queue)
 {
     char body[256];
@@ -104,7 +106,7 @@ Test(faults_tools, mqsend_sends_all_or_says_so)
 
 /* ---- mqdlq ---- */
 
-/* state_away - no letter is left */
+/* Remove all letters. */
 static void state_away(const struct tool *t)
 {
     queue_empty(t->queue);
@@ -121,7 +123,7 @@ static void letters_make(const struct tool *t)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* letters - those in the store; `marked` ones are on their way */
+/* Count the letters in the store; `marked`: those marked as sent. */
 static long letters(const struct tool *t, bool marked)
 {
     struct harness_result r = harness_run(
@@ -155,7 +157,7 @@ static void discarded_or_said(const struct tool *t, int status,
               what);
 }
 
-/* dlq_try - a verb of mqdlq with what it is given */
+/* Try a verb of mqdlq with this argument. */
 static void dlq_try(const char *verb, const char *more,
                     void (*before)(const struct tool *t),
                     void (*after)(const struct tool *t, int status,

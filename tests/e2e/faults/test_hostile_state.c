@@ -1,6 +1,8 @@
-/* test_hostile_state.c - mqworker: a state directory, folder or file that
- * somebody else could have put there is refused, and nothing is taken out of
- * the queue */
+/* test_hostile_state.c - mqworker: refuse files that another user may control
+ *
+ * A state directory, folder or file that somebody else could have put there is
+ * refused, and nothing is taken out of the queue.
+ */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -17,8 +19,7 @@ TestSuite(hostile_state, .init = harness_init, .fini = harness_fini);
 static const char *const names[] = {"custody", "store.db", "worker.pid"};
 #define NAMES (sizeof names / sizeof names[0])
 
-/* state_made - a queue with a message, and all files that a killed worker
- * leaves */
+/* Make a queue with a message, and all files of a killed worker. */
 static const char *state_made(void)
 {
     const char *q = harness_queue(0, 0);
@@ -29,7 +30,8 @@ static const char *state_made(void)
     return q;
 }
 
-/* file_of - the file; a pidfile goes with a worker that could not start */
+/* Return the path of a file. A worker that could not start removes its pidfile,
+ * which is made again. */
 static const char *file_of(const char *q, const char *name)
 {
     const char *path =
@@ -43,7 +45,8 @@ static const char *file_of(const char *q, const char *name)
     return path;
 }
 
-/* refused - 73 and one line that names the path and says `what` */
+/* Check that the worker exits with 73 and one line that has the path and
+ * `what`. */
 static void refused(const char *q, const char *path, const char *what)
 {
     struct harness_result r =
@@ -58,7 +61,7 @@ static void refused(const char *q, const char *path, const char *what)
     cr_assert(!harness_exists("ran"));
 }
 
-/* accepted - it is as it was, and the message runs */
+/* Check that the unchanged state is accepted and the message runs. */
 static void accepted(const char *q)
 {
     struct harness_result r =
@@ -68,7 +71,7 @@ static void accepted(const char *q)
     cr_assert(harness_exists("ran"));
 }
 
-/* linked - the path becomes a link to what it was; back with `back` */
+/* Replace the path by a symbolic link to it; `back` undoes that. */
 static void linked(const char *path)
 {
     const char *real = harness_path("%s.real", path);

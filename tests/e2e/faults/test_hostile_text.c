@@ -1,5 +1,8 @@
-/* test_hostile_text.c - what messages, headers and handlers say never
- * reaches a terminal as more than text, nor breaks a line of JSON */
+/* test_hostile_text.c - mqworker, mqctl, mqdlq: control bytes in messages
+ *
+ * Bytes of messages, headers and handlers never control a terminal and never
+ * break a line of JSON.
+ */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -14,9 +17,9 @@
 
 TestSuite(hostile_text, .init = harness_init, .fini = harness_fini);
 
-/* Clears the screen, sets the title, rings; backspace, carriage return, a new
- * line that looks like one of the log's; C1 controls as UTF-8; a character that
- * turns the line round; bytes that are no UTF-8; NUL; DEL. */
+/* Sequences that clear the screen, set the title and ring; backspace, carriage
+ * return, a line that looks like one of the log; C1 controls in UTF-8; a
+ * character that reverses the line; bytes that are not UTF-8; NUL; DEL. */
 static const char bytes[] =
     "\033[2J\033]0;owned\007\b\r\ntime=2000-01-01T00:00:00.000Z level=info "
     "event=stopped msg=\"x\" \\ \302\233\302\205\342\200\256\342\200\250"
@@ -24,7 +27,7 @@ static const char bytes[] =
     "\377\376\300\200\355\240\200 \0 \177 end";
 #define BYTES (sizeof bytes - 1)
 
-/* Headers that the worker must call broken, with those bytes in them. */
+/* Headers with such bytes, all of which the worker must reject. */
 static const char *const headers[] = {
     "MQW/1\n\033[2J: x\n\n",           "MQW/1\ngroup: \033[2J\n\n",
     "MQW/1\nx-a: \302\233\n\n",        "MQW/1\nx-a: \342\200\256\n\n",
@@ -34,7 +37,8 @@ static const char *const headers[] = {
 };
 #define HEADERS (sizeof headers / sizeof headers[0])
 
-/* text_safe - lines of printable UTF-8 and nothing else; how many */
+/* Check that the text has only lines of printable UTF-8; return their
+ * number. */
 static size_t text_safe(const char *what, const char *text, size_t size)
 {
     size_t lines = 0;
@@ -56,7 +60,7 @@ static size_t text_safe(const char *what, const char *text, size_t size)
     return lines;
 }
 
-/* json_safe - each line is an object */
+/* Check that each line is a JSON object. */
 static void json_safe(const char *what, const char *text, size_t size)
 {
     text_safe(what, text, size);
@@ -71,7 +75,7 @@ static void json_safe(const char *what, const char *text, size_t size)
     cr_assert_eq(*text, '\0', "%s ends within a line: %s", what, text);
 }
 
-/* all_sent - bodies and headers that are hostile */
+/* Send hostile bodies and headers; return the queue. */
 static const char *all_sent(void)
 {
     const char *q = harness_queue(0, 0);
@@ -81,7 +85,7 @@ static const char *all_sent(void)
     return q;
 }
 
-/* worker_run - a handler that says what it was given, and dies of it */
+/* Run a worker whose handler prints its input and rejects the message. */
 static struct harness_result worker_run(const char *q, const char *format)
 {
     return harness_run("mqworker", "--state-dir", harness_state_dir(), "-v",
@@ -144,7 +148,8 @@ Test(hostile_text, mqdlq_as_json_is_json_and_gives_the_bytes_back)
     cr_assert_arr_eq(r.out, bytes, BYTES);
 }
 
-/* queue_shown - how many lines of `text`, each an object, are of that queue */
+/* Count the lines of `text`, each of which must be an object, that are about
+ * this queue. */
 static size_t queue_shown(const char *text, const char *name)
 {
     size_t n = 0;
@@ -162,7 +167,7 @@ Test(hostile_text, a_queue_whose_name_is_no_utf8_has_one_in_json)
 {
     static const struct {
         const char *tool, *verb, *flag, *row;
-        bool all; /* asks of all queues */
+        bool all; /* prints all queues */
     } asked[] = {
         {"mqdlq", "list", "--count", NULL, false},
         {"mqctl", "status", "--json", NULL, true},
@@ -196,7 +201,7 @@ Test(hostile_text, a_queue_whose_name_is_no_utf8_has_one_in_json)
     }
 }
 
-/* on_terminal - what a program of ours writes where it sees a terminal */
+/* Return what a program prints on a terminal. */
 static const char *on_terminal(const char *command, size_t *size)
 {
     static char text[65536];
@@ -217,8 +222,8 @@ static const char *on_terminal(const char *command, size_t *size)
     return text;
 }
 
-/* terminal_safe - as text_safe, with what a terminal adds and our own colours
- * taken out */
+/* Call text_safe for the output on a terminal, without our own colours and
+ * without what the terminal adds. */
 static void terminal_safe(const char *command)
 {
     size_t size, kept = 0;
@@ -226,7 +231,7 @@ static void terminal_safe(const char *command)
     char *text = malloc(size + 1);
     cr_assert_not_null(text);
     for (size_t i = 0; i < size; i++) {
-        size_t sgr = 0; /* ESC [ digits m */
+        size_t sgr = 0; /* length of ESC [ digits m */
         if (raw[i] == '\033' && raw[i + 1] == '[')
             sgr = 2 + strspn(raw + i + 2, "0123456789;");
         if (sgr && raw[i + sgr] == 'm')

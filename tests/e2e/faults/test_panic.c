@@ -6,9 +6,9 @@
 
 TestSuite(panic, .init = faults_init, .fini = harness_fini);
 
-/* The clock cannot be set any more: the first time is at the start, which would
- * refuse; the second one watches the clock, and is done without; each later one
- * is asked for twice. */
+/* From the second call on, the timer cannot be set: the second call watches the
+ * clock and may fail; of each later one a second try is made before the
+ * abort. */
 Test(panic, a_clock_that_cannot_be_set_is_named_before_the_abort)
 {
     const char *q = harness_queue(0, 0);
