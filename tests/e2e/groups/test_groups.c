@@ -1,5 +1,5 @@
-/* test_groups.c - mqworker: ordered groups - one at a time, in order, beside
- * each other */
+/* test_groups.c - mqworker: messages of a group run one at a time and in order,
+ * groups run side by side */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"
@@ -15,7 +15,8 @@ TestSuite(groups, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
-/* gated - a head that runs until turns_untell("gate", body) */
+/* Send a head that runs until turns_untell("gate", body), and wait until it
+ * runs. */
 static void gated(const char *q, const char *group, const char *body)
 {
     turns_tell("gate", body);
@@ -119,7 +120,7 @@ Test(groups, high_priority_overtakes_in_its_group_but_not_what_runs)
     turns_send(q, "a", 7, "0.3");
     turns_send(q, "a", 9, "0.4");
     turns_send(q, "a", 7, "0.5");
-    turns_send(q, NULL, 0, "1.0"); /* the last one out of the queue */
+    turns_send(q, NULL, 0, "1.0"); /* the last message to leave the queue */
     harness_until(turns_done() == 1, 10000);
     turns_untell("gate", "0.0");
     harness_until(turns_done() == 7, 10000);
@@ -165,7 +166,7 @@ Test(groups, high_priority_overtakes_parked_messages)
     turns_tell("gate", "0.3");
     turns_untell("fail", "0.0");
     harness_until(harness_lines_with("turns", "0.3") == 1, 10000);
-    turns_send(q, "a", 9, "0.5"); /* comes while one that was parked runs */
+    turns_send(q, "a", 9, "0.5"); /* arrives while a parked message runs */
     turns_passed(q);
     turns_untell("gate", "0.3");
     harness_until(turns_done() == 7, 10000);
@@ -173,7 +174,8 @@ Test(groups, high_priority_overtakes_parked_messages)
     cr_assert_str_eq(turns_order("a"), "0.0 0.3 0.5 0.1 0.2 0.4 ");
 }
 
-/* eighth_check - among 8 in a row there is a normal one, while there are any */
+/* Check that of 8 messages in a row at least one has normal priority, while
+ * there are any. */
 static void eighth_check(const char *order, unsigned low)
 {
     unsigned high_row = 0, seen = 0;
@@ -189,7 +191,8 @@ static void eighth_check(const char *order, unsigned low)
     cr_assert_eq(seen, low);
 }
 
-/* lows_then_highs - the queue must not turn them around */
+/* Send 5 normal messages and then 40 of high priority, so that the queue does
+ * not reorder them. */
 static void lows_then_highs(const char *q)
 {
     for (unsigned i = 1; i <= 5; i++)
@@ -283,7 +286,7 @@ Test(groups, broken_and_over_long_keys_are_dead_and_never_run)
     turns_send(q, longer, 0, "x");
     for (size_t i = 0; i < n; i++)
         turns_send(q, keys[i], 0, "x");
-    harness_send_text(q, "MQW/1\ngroup: a\ngroup: b\n\nx"); /* which? */
+    harness_send_text(q, "MQW/1\ngroup: a\ngroup: b\n\nx"); /* two groups */
     const struct harness_letter *l = harness_wait_letters(q, n + 2, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     for (size_t i = 0; i < n + 2; i++) {
@@ -322,7 +325,7 @@ Test(groups, raw_bodies_of_a_group_run_in_order)
         q, "-q", "-c", "4", "--group-separator", "-", "--max-attempts", "1000",
         "--backoff", "5ms", "--", TURN, "1", "20");
 
-    /* The producer's number stands in front of the separator too. */
+    /* The number of the producer must stand before the separator as well. */
     for (unsigned i = 0; i < 100; i++) {
         snprintf(body, sizeof body, "%u-.%u", i % 4, i);
         harness_send_text(q, body);

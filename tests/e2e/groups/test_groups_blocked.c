@@ -1,7 +1,6 @@
-/* test_groups_blocked.c - mqworker: a group that waits for its head costs the
- * others little
+/* test_groups_blocked.c - mqworker: a blocked group hardly delays other groups
  *
- * MQW_TEST_FULL=1: as many groups and messages as the promises name.
+ * MQW_TEST_FULL=1: as many groups and messages as the documentation promises.
  */
 #include "tests/harness/harness.h"
 #include "tests/harness/turns.h"
@@ -17,7 +16,7 @@ TestSuite(groups_blocked, .init = harness_init, .fini = harness_fini,
 
 #define FAILING "--max-attempts", "1000000", "--jitter", "0"
 
-/* scale - `full` if that was asked for */
+/* Return `full` if MQW_TEST_FULL is set. */
 static unsigned scale(unsigned usual, unsigned full)
 {
     const char *text = getenv("MQW_TEST_FULL");
@@ -25,7 +24,8 @@ static unsigned scale(unsigned usual, unsigned full)
     return text && text[0] && text[0] != '0' ? full : usual;
 }
 
-/* head_fails - "0.0" of group a fails from now on, and has done so once */
+/* Send "0.0" of group a, which fails until turns_untell, and wait for its first
+ * failure. */
 static void head_fails(struct harness_process *w, const char *q)
 {
     turns_tell("fail", "0.0");
@@ -33,7 +33,7 @@ static void head_fails(struct harness_process *w, const char *q)
     harness_wait_log(w, "event=retry ", 10000);
 }
 
-/* behind - `count` messages behind the head, all out of the queue */
+/* Send `count` messages of the same group and wait until all were taken. */
 static void behind(const char *q, unsigned count)
 {
     for (unsigned i = 1; i <= count; i++)
@@ -45,8 +45,8 @@ static void behind(const char *q, unsigned count)
 
 enum { EACH = 10, BEHIND = 1000 };
 
-/* pair_run - the healthy groups' time in ms, `blocked` with a group among them
- * whose head fails and 1000 messages behind it */
+/* Return the time that healthy groups take, in ms. With `blocked`, there is
+ * also a group whose head fails, with 1000 messages behind it. */
 static uint64_t pair_run(unsigned healthy, bool blocked)
 {
     const struct turns_plan plan = {.producers = 1,
@@ -103,8 +103,8 @@ Test(groups_blocked, a_failing_head_slows_healthy_groups_little)
     cr_assert_lt(ratio, 3.0);
 }
 
-/* never_stopped - 200 messages of b come through beside those of a, long before
- * its head is tried again */
+/* Check that 200 messages of group b run beside those of group a, long before
+ * the head of a is tried again. */
 static void never_stopped(const char *limit)
 {
     const char *q = harness_queue(0, 0);
@@ -137,8 +137,8 @@ Test(groups_blocked, a_failing_head_never_stops_others_message_by_message)
 
 /* ---- a backlog ---- */
 
-/* waits - send one message of group b: so many of group a were started after
- * that and before it */
+/* Send one message of group b; return how many messages of group a were started
+ * between that and its start. */
 static size_t waits(const char *q, unsigned number)
 {
     char body[32];
@@ -158,9 +158,9 @@ static size_t waits(const char *q, unsigned number)
     }
 }
 
-/* backlog_check - the longest wait beside a backlog of 10,000
- * At most a quantum for each handler once it is received; that is at the third
- * look of a handler at the latest, as three sources take turns.
+/* Check how long another group waits beside a backlog of 10,000 messages: once
+ * received, at most a quantum for each handler. A message is received at the
+ * third look of a handler at the latest, because three sources take turns.
  */
 static void backlog_check(unsigned handlers)
 {
@@ -204,7 +204,7 @@ Test(groups_blocked, a_backlog_makes_others_wait_a_quantum_with_two_handlers)
 
 /* ---- the bound ---- */
 
-/* try_behind - one more message behind the head, if the queue has room */
+/* Send one more message behind the head if the queue has room. */
 static bool try_behind(const char *q, unsigned number)
 {
     char message[64];
@@ -256,7 +256,7 @@ Test(groups_blocked, a_worker_that_starts_at_the_bound_goes_on_too)
                        "--lookahead", "8", "--", TURN);
 
     head_fails(w, q);
-    behind(q, 43); /* some of them stay in slots */
+    behind(q, 43); /* some stay in slots */
     cr_assert_eq(harness_stop(w, 10000), 0);
     turns_send_number(q, "a", 0, 0, 44);
     w = harness_worker(q, "-c", "2", FAILING, "--backoff", "20ms",
@@ -328,7 +328,7 @@ static bool sanitized(void)
     return getenv("MQW_SANITIZED") != NULL;
 }
 
-/* resident_kib - of the worker now */
+/* Return the resident memory of the worker. */
 static long resident_kib(const struct harness_process *w)
 {
     const char *text = harness_read(
@@ -339,7 +339,7 @@ static long resident_kib(const struct harness_process *w)
     return strtol(at + 6, NULL, 10);
 }
 
-/* long_key - one of its own for each number, 200 bytes */
+/* Return a key of 200 bytes for a number. */
 static const char *long_key(unsigned number)
 {
     static char key[201];
@@ -356,7 +356,7 @@ Test(groups_blocked, memory_returns_after_groups_of_one_message)
         harness_worker(q, "-q", "-c", "2", "--", "true");
     unsigned i = 0;
 
-    for (; i < 200; i++) /* what a worker that works needs anyway */
+    for (; i < 200; i++) /* memory that any working worker needs */
         turns_send(q, long_key(i), 0, "x");
     harness_until(harness_queue_length(q) == 0, 10000);
     long before = resident_kib(w);
@@ -371,7 +371,7 @@ Test(groups_blocked, memory_returns_after_groups_of_one_message)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* block_many - so many groups, each with a head that fails, then is fixed */
+/* Block so many groups by a failing head, then let them all finish. */
 static void block_many(const char *q, unsigned from, unsigned groups)
 {
     turns_tell("fail", "x");

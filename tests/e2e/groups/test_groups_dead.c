@@ -13,7 +13,7 @@
 
 TestSuite(groups_dead, .init = harness_init, .fini = harness_fini);
 
-/* mqdlq VERB with the test's state directory; must succeed */
+/* Run mqdlq with the test's state directory; it must succeed. */
 #define mqdlq(verb, ...)                                                     \
     do {                                                                     \
         struct harness_result r_ = harness_run(                              \
@@ -28,7 +28,7 @@ static struct harness_process *holding_worker(const char *q)
                           "0", "--", TURN);
 }
 
-/* group_send - `count` messages of a group, from number `first` on */
+/* Send `count` messages of a group, numbered from `first`. */
 static void group_send(const char *q, const char *group, unsigned first,
                        unsigned count)
 {
@@ -36,7 +36,7 @@ static void group_send(const char *q, const char *group, unsigned first,
         turns_send_number(q, group, 0, 0, i);
 }
 
-/* dead_head - "0.0" of group a dies, "0.1" to "0.3" come behind it */
+/* Let "0.0" of group a die, with "0.1" to "0.3" behind it. */
 static const struct harness_letter *dead_head(const char *q)
 {
     const struct harness_letter *l;
@@ -49,7 +49,7 @@ static const struct harness_letter *dead_head(const char *q)
     return l;
 }
 
-/* ends_in_order - the whole group ran, head first */
+/* Check that the whole group ran, head first. */
 static void ends_in_order(struct harness_process *w, const char *q)
 {
     harness_until(strstr(turns_order("a"), "0.3 "), 10000);
@@ -66,8 +66,8 @@ Test(groups_dead, the_next_one_goes_on_by_default)
     struct harness_process *w = harness_worker(
         q, "-c", "2", "--max-attempts", "3", "--backoff", "5ms", "--", TURN);
 
-    turns_tell("fail", "0.0"); /* dead after three */
-    turns_tell("dead", "0.2"); /* at once */
+    turns_tell("fail", "0.0"); /* dead after three failures */
+    turns_tell("dead", "0.2"); /* dead at its first run */
     group_send(q, "a", 0, 5);
     harness_until(turns_done() == 3, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
@@ -147,7 +147,7 @@ Test(groups_dead, a_held_group_goes_on_when_its_head_was_discarded)
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
 }
 
-/* discard_until - mqdlq discards all letters, and is killed at that step */
+/* Discard all letters by an mqdlq that is killed at that step. */
 static void discard_until(const char *q, const char *point)
 {
     const char *program = harness_handler("../../points/bin/mqdlq");
@@ -164,8 +164,8 @@ static void discard_until(const char *q, const char *point)
                  harness_stderr(p, NULL));
 }
 
-/* The worker waits for writes to the store: one that never came, and one whose
- * writer had no time to close the file. */
+/* The worker waits for writes to the store: one writer died before its write,
+ * the other before it could close the file. */
 Test(groups_dead, a_writer_that_is_killed_keeps_no_group_held)
 {
     const char *q = harness_queue(0, 0);
@@ -398,7 +398,7 @@ Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
     turns_untell("dead", "0.0");
     turns_untell("dead", "0.1");
     turns_tell("fail", "0.0");
-    mqdlq("replay", q, l[1].id); /* the older one; fails at first */
+    mqdlq("replay", q, l[1].id); /* the older letter, which fails at first */
     harness_wait_log(w, "event=retry ", 10000);
     turns_untell("fail", "0.0");
     harness_until(strstr(turns_order("a"), "0.0 "), 10000);
@@ -408,7 +408,8 @@ Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
     ends_in_order(w, q);
 }
 
-/* try_behind - one more of group a, if there is room; how many */
+/* Send one more message of group a if there is room; return how many were
+ * sent. */
 static unsigned try_behind(const char *q, unsigned number)
 {
     char body[64];
@@ -417,7 +418,7 @@ static unsigned try_behind(const char *q, unsigned number)
     return harness_try_send(q, body, (size_t)size, 0);
 }
 
-/* doctor_fix - the text of a fix of mqctl doctor that contains `what` */
+/* Return the text of a fix of mqctl doctor, from `what` on. */
 static const char *doctor_fix(const char *q, const char *what)
 {
     struct harness_result r =
@@ -428,7 +429,8 @@ static const char *doctor_fix(const char *q, const char *what)
     return at;
 }
 
-/* A letter cannot get into a full queue if no more messages may be parked. */
+/* The queue is full and no more messages may be parked, so a letter cannot be
+ * sent. */
 Test(groups_dead, doctor_names_the_way_for_a_letter_past_max_parked)
 {
     const char *q = harness_queue(4, 256);
@@ -453,7 +455,7 @@ Test(groups_dead, doctor_names_the_way_for_a_letter_past_max_parked)
                       !harness_running(replay),
                   10000);
     harness_kill(replay);
-    /* It is marked and in no queue, if it had to wait. */
+    /* If the replay had to wait, the letter is marked but in no queue. */
     doctor_fix(q, "mqdlq replay --replayed --again --group KEY");
     snprintf(most, sizeof most, "%.*s",
              (int)strcspn(doctor_fix(q, "max-parked="), "; "),

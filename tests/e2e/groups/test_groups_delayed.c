@@ -1,5 +1,4 @@
-/* test_groups_delayed.c - mqworker: messages of groups that come from the
- * store when they are due */
+/* test_groups_delayed.c - mqworker: delayed messages of groups */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 
@@ -13,7 +12,7 @@ TestSuite(groups_delayed, .init = harness_init, .fini = harness_fini);
 
 #define RUNS "sleep 0.01; echo $MQW_REDELIVERED >>runs"
 
-/* send_delayed - so many of group "a", all due after the same time */
+/* Send messages of group "a" with the same delay. */
 static void send_delayed(const char *q, unsigned count, const char *delay)
 {
     char input[2048];
@@ -62,7 +61,7 @@ Test(groups_delayed, a_full_lookahead_and_a_deleted_queue_cost_no_processor)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* A delayed message that is in a slot yet has no place in its group. */
+/* A delayed message that is still in a slot has no place in its group yet. */
 Test(groups_delayed, a_kill_before_they_are_stored_does_not_stop_their_group)
 {
     const char *q = harness_queue(0, 0);
@@ -82,7 +81,7 @@ Test(groups_delayed, a_kill_before_they_are_stored_does_not_stop_their_group)
     cr_assert_eq(harness_lines("runs"), 3);
 }
 
-/* A head that no slot takes any more blocks nobody. */
+/* A head that fits into no slot any more must not block its group. */
 Test(groups_delayed, a_head_too_large_for_a_smaller_queue_lets_its_group_go_on)
 {
     char large[101] = "";

@@ -1,8 +1,7 @@
-/* test_groups_full.c - mqworker: groups whose messages wait in so many places
- * that no slot is left
+/* test_groups_full.c - mqworker: groups whose messages leave no slot free
  *
- * What is behind a blocked head needs the store, and its head needs a slot.
- * Both are missing here, and come back.
+ * Messages behind a blocked head need the store, and the head needs a slot.
+ * Both are missing here and become available again.
  */
 #include "common/custody/custody.h"
 #include "tests/e2e/faults/faults_fixture.h"
@@ -19,7 +18,7 @@ TestSuite(groups_full, .init = harness_init, .fini = harness_fini);
 
 /* ---- a full disk ---- */
 
-/* send_delayed - 0.1 to 0.`count` of group a, all due after the same time */
+/* Send 0.1 to 0.`count` of group a with the same delay. */
 static void send_delayed(const char *q, unsigned count, const char *delay)
 {
     char input[2048];
@@ -36,8 +35,8 @@ static void send_delayed(const char *q, unsigned count, const char *delay)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* They would take a slot each, as their line has no room and the store cannot
- * be told that they are in it. */
+/* They must not take a slot each, although their group has no room and the
+ * store cannot record that they left it. */
 Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
 {
     enum { DELAYED = 60 };
@@ -52,7 +51,7 @@ Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
     send_delayed(q, DELAYED, "8s");
     harness_until(turns_rows(q, TURNS_WAITING) == DELAYED + 1, 7500);
     disk_fill();
-    /* The second time, all of them are due. */
+    /* With the second try, all of them are due. */
     harness_wait_log(w, "again_in=2s", 20000);
     turns_untell("fail", "0.0");
     cr_assert_eq(harness_run("sleep", "0.2").status, 0);
@@ -84,8 +83,8 @@ static unsigned in_line(const char *q)
     "-c", "2", "--lookahead", "64", "--max-attempts", "1000", "--jitter", "0", \
         "--backoff", "3s", "--", TURN
 
-/* While 32 of them are on their way to the store, 64 more get in line, and the
- * next start finds one in each slot. */
+/* While 32 messages are on their way to the store, 64 more enter their group,
+ * so that the next start finds a message in each slot. */
 Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
 {
     enum { SLOTS = 2 * 2 + 64 + 16 };
@@ -124,7 +123,7 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
 /* ---- more slots in the file than the worker asks for ---- */
 
 #define BODY_BYTES 256
-/* With these bodies a file of 32 slots more fills its last page, too. */
+/* With such bodies a file of 32 more slots fills its last page as well. */
 enum { WHOLE_PAGES = 66 * 32 };
 
 /* Make the custody file of a killed worker with a message in each slot: these
@@ -158,8 +157,9 @@ static void all_taken(const char *q, unsigned slots, const char *headers)
     harness_write(path, killed, size);
 }
 
-/* The one before had a larger --lookahead. Each message waits for its group, so
- * room is made; and what was due comes into it, and goes back to the store. */
+/* The worker before had a larger --lookahead. Every slot is taken by a message
+ * that waits for its group, so the worker must make room; a due message is
+ * loaded into it and goes back to the store. */
 static void starts_with_all_taken(unsigned slots)
 {
     const char *q = harness_queue(0, BODY_BYTES);
@@ -195,7 +195,7 @@ Test(groups_full, more_slots_than_it_asks_for_up_to_the_last_page_as_well)
     starts_with_all_taken(WHOLE_PAGES);
 }
 
-/* slots_refused - a worker whose slots are all taken, and that gets no more */
+/* Start a worker whose slots are all taken and that cannot get more. */
 static struct harness_process *slots_refused(const char *q, const char *headers)
 {
     struct harness_process *w = harness_worker(q, "--", "true");
@@ -209,7 +209,7 @@ static struct harness_process *slots_refused(const char *q, const char *headers)
                                     "--plugin", harness_plugin("done")));
 }
 
-/* As their handlers end, slots become free. */
+/* Slots become free when handlers end. */
 Test(groups_full, a_start_that_gets_no_slots_runs_what_has_no_group,
      .init = faults_init)
 {
@@ -226,7 +226,8 @@ Test(groups_full, a_start_that_gets_no_slots_runs_what_has_no_group,
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* A group's message is taken by way of a free slot, and none would ever be. */
+/* A message of a group is taken through a free slot, of which there would never
+ * be one. */
 Test(groups_full, a_start_that_gets_no_slots_and_needs_one_says_so,
      .init = faults_init)
 {

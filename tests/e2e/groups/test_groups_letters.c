@@ -1,5 +1,5 @@
-/* test_groups_letters.c - mqworker: --on-group-dead hold, and letters that a
- * group must wait for in ways that are easy to forget */
+/* test_groups_letters.c - mqworker: letters that hold their group
+ * (--on-group-dead hold), in unusual orders */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
@@ -16,7 +16,7 @@ TestSuite(groups_letters, .init = harness_init, .fini = harness_fini);
 
 #define HOLD "--on-group-dead", "hold", "--backoff", "20ms", "--jitter", "0"
 
-/* mqdlq VERB with the test's state directory; must succeed */
+/* Run mqdlq with the test's state directory; it must succeed. */
 #define mqdlq(verb, ...)                                                     \
     do {                                                                     \
         struct harness_result r_ = harness_run(                              \
@@ -24,8 +24,8 @@ TestSuite(groups_letters, .init = harness_init, .fini = harness_fini);
         cr_assert_eq(r_.status, 0, "mqdlq %s: %s", verb, r_.err);            \
     } while (0)
 
-/* two_letters - "0.0" and "0.1" of group a, made without `hold`; newest
- * first */
+/* Make letters "0.0" and "0.1" of group a without `hold`; return them, newest
+ * first. */
 static const struct harness_letter *two_letters(const char *q)
 {
     struct harness_process *w = harness_worker(q, "-c", "1", "--", TURN);
@@ -42,7 +42,7 @@ static const struct harness_letter *two_letters(const char *q)
     return l;
 }
 
-/* ends - the group ran in this order, and nothing is left */
+/* Check that the group ran in this order and nothing is left. */
 static void ends(struct harness_process *w, const char *q, const char *order)
 {
     harness_until(strlen(turns_order("a")) >= strlen(order), 10000);
@@ -80,7 +80,7 @@ Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
     ends(w, q, "0.0 0.1 0.2 ");
 }
 
-/* In the store it would be no letter any more, and in no place of its own. */
+/* In the store it would not be a letter any more and would lose its place. */
 Test(groups_letters, one_behind_another_that_fails_keeps_its_place)
 {
     const char *q = harness_queue(0, 0);
@@ -121,7 +121,8 @@ Test(groups_letters, one_behind_another_that_fails_costs_no_processor)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* It holds its group from where it is, so there is nothing to wait for. */
+/* The letter holds its group from where it is, so mqctl has nothing to wait
+ * for. */
 Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
 {
     const char *q = harness_queue(0, 0);
@@ -137,7 +138,8 @@ Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
     harness_wait_log(w, "event=retry ", 10000);
     mqdlq("replay", q, l[0].id);
     turns_passed(q);
-    for (int i = 0; i < 5 && took >= 3000; i++) { /* what waits has 3 s */
+    /* A mqctl that waits takes 3 s */
+    for (int i = 0; i < 5 && took >= 3000; i++) {
         began = harness_now_ms();
         r = harness_run("mqctl", "cancel", "--state-dir", harness_state_dir(),
                         q, l[0].id);
@@ -151,8 +153,8 @@ Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
     cr_assert_eq(turns_rows(q, "state >= 3"), 0);
 }
 
-/* Without `hold` a group that is blocked costs the others no place in flight,
- * whatever is behind its head. */
+/* Without `hold`, a blocked group uses no slots of other groups, whatever waits
+ * behind its head. */
 Test(groups_letters, without_hold_they_are_parked_as_others_are)
 {
     const char *q = harness_queue(0, 0);
@@ -195,7 +197,7 @@ static struct harness_process *shrunk(const char *q)
     return w;
 }
 
-/* waits - what is behind the letter does not run until that is discarded */
+/* Check that messages behind the letter run only after it was discarded. */
 static void waits(struct harness_process *w, const char *q, const char *before,
                   const char *after)
 {
@@ -230,8 +232,8 @@ Test(groups_letters, a_delayed_one_that_dies_while_another_runs_holds_its_group)
 
 /* ---- one that is past its time before it is due ---- */
 
-/* While it dies, which takes long here, nothing of its group passes it. No
- * program of ours sends such a header. */
+/* The message takes long to die here, and no message of its group may pass it
+ * meanwhile. None of our programs sends such a header. */
 Test(groups_letters, one_that_expired_before_it_is_due_holds_its_group)
 {
     const char *q = harness_queue(0, 0);

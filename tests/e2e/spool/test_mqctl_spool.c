@@ -1,5 +1,4 @@
-/* test_mqctl_spool.c - What operators see of messages that wait in the spool
- * (--spool) */
+/* test_mqctl_spool.c - mqctl: messages that wait in the spool (--spool) */
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,11 +11,11 @@ TestSuite(mqctl_spool, .init = harness_init, .fini = harness_fini);
 
 #define SPOOLED 20
 
-/* spool_fill - a worker whose only handler has "first" until there is a file
- * "open"; behind it are SPOOLED rows, of priorities 0 and 1 in turn */
+/* Start a worker whose only handler keeps "first" until the file "open" exists,
+ * with SPOOLED rows behind it, of priorities 0 and 1 in turn. */
 #define spool_fill(q) spool_fill_most((q), "1000")
 
-/* spool_fill_most - the same with that --max-waiting */
+/* Do the same with this --max-waiting. */
 static struct harness_process *spool_fill_most(const char *q, const char *most)
 {
     struct harness_process *w = ctl_worker(
@@ -35,7 +34,7 @@ static struct harness_process *spool_fill_most(const char *q, const char *most)
     return w;
 }
 
-/* run_all - until the handlers have had that many messages */
+/* Wait until handlers have run that many messages. */
 static void run_all(struct harness_process *w, size_t n)
 {
     harness_write("open", "", 0);
@@ -43,7 +42,7 @@ static void run_all(struct harness_process *w, size_t n)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* metric - of that queue; -1: it is not there */
+/* Return a metric of the queue; -1: it is missing. */
 static long metric(const char *q, const char *name)
 {
     char want[300];
@@ -54,7 +53,7 @@ static long metric(const char *q, const char *name)
     return at ? atol(at + strlen(want)) : -1;
 }
 
-/* title_has - whether ps(1) shows that */
+/* Return true if the title, as ps(1) shows it, contains the text. */
 static bool title_has(struct harness_process *w, const char *text)
 {
     char title[512] = "";
@@ -110,7 +109,7 @@ Test(mqctl_spool, a_worker_that_is_gone_does_not_hide_it)
     cr_assert_eq(metric(q, "mqworker_spooled"), SPOOLED);
 }
 
-/* The n-th line of a list, from 0; the test's to free. */
+/* Parse the n-th line of a list, from 0; the test frees it. */
 static json_t *line_of(const char *text, size_t n)
 {
     for (; n > 0; n--)
@@ -134,8 +133,8 @@ static size_t lines_in(const char *text)
     return n;
 }
 
-/* order_is - that the bodies are those that spool_fill sent, the odd ones of
- * the higher priority first */
+/* Check that the bodies are those of spool_fill, with the odd ones, which have
+ * the higher priority, first. */
 static void order_is(const char *out, size_t from, size_t n)
 {
     char want[32];
@@ -186,7 +185,7 @@ Test(mqctl_spool, list_goes_on_in_the_middle_of_it)
 
     out = ctl_out("list", "--json", "--limit", "8", q);
     cr_assert_eq(lines_in(out), 8);
-    o = line_of(out, 7); /* the first is the one that runs */
+    o = line_of(out, 7); /* the first is the running one */
     snprintf(cursor, sizeof cursor, "%s", field(o, "cursor"));
     json_decref(o);
     out = ctl_out("list", "--json", "--after", cursor, q);
@@ -196,7 +195,7 @@ Test(mqctl_spool, list_goes_on_in_the_middle_of_it)
     cr_assert_eq(lines_in(ctl_out("list", "--json", q)), 0);
 }
 
-/* body_at - of the n-th line of a list */
+/* Return the body in the n-th line of a list. */
 static const char *body_at(const char *text, size_t n)
 {
     static char body[64];
@@ -214,8 +213,8 @@ Test(mqctl_spool, list_has_what_is_due_before_it)
     char cursor[700];
     json_t *o;
 
-    /* The worker must have received both before they are due: a message that
-     * is already due goes to the end of the spool. */
+    /* Both must be received before they are due: a message that is already due
+     * goes to the end of the spool. */
     for (int i = 0; i < 2; i++)
         cr_assert_eq(
             harness_run("mqsend", "--delay", "15s", q, i ? "due 1" : "due 0")
@@ -324,7 +323,7 @@ Test(mqctl_spool, doctor_tells_of_it_with_and_without_a_worker)
     cr_assert_not_null(strstr(r.out, " in the spool"), "%s", r.out);
 }
 
-/* number_of - in a JSON answer */
+/* Return a number from a JSON answer. */
 static json_int_t number_of(const char *text, const char *name)
 {
     json_t *o = ctl_json(text);
@@ -365,7 +364,7 @@ Test(mqctl_spool, cancel_ends_rows_as_discarded_in_their_turn)
     cr_assert_eq(harness_lines("out"), 10, "first, and nine of the rows");
 }
 
-/* Their header has their group and nothing else, which is read a short way. */
+/* A header with only a group is parsed by a shorter path. */
 Test(mqctl_spool, cancel_of_messages_of_a_group_runs_none_of_them)
 {
     const char *q = harness_queue(10, 256);
@@ -430,8 +429,8 @@ Test(mqctl_spool, run_now_says_that_it_is_due)
     run_all(w, SPOOLED + 2);
 }
 
-/* What was told to be cancelled does not run, whenever the worker is killed,
- * and what a killed worker may have run is left alone. */
+/* A cancelled message never runs, whenever the worker is killed. A message that
+ * a killed worker may have run is not cancelled. */
 Test(mqctl_spool, a_kill_leaves_what_was_cancelled_so)
 {
     const char *q = harness_queue(10, 256);
@@ -451,8 +450,8 @@ Test(mqctl_spool, a_kill_leaves_what_was_cancelled_so)
     cr_assert_eq(harness_lines("out"), 1, "what ran when it was killed");
 }
 
-/* Rows of messages that are done are deleted later: here they are there still,
- * as the store is locked, when the worker is killed. */
+/* Rows of done messages are deleted later. Here they remain when the worker is
+ * killed, because the store is locked. */
 Test(mqctl_spool, what_a_killed_worker_was_done_with_is_not_cancelled)
 {
     const char *q = harness_queue(10, 256);
@@ -465,7 +464,7 @@ Test(mqctl_spool, what_a_killed_worker_was_done_with_is_not_cancelled)
     harness_kill(w);
     disk_unlock(lock);
     size_t ran = harness_lines("out");
-    /* A child between its birth and its program has the worker's lock still. */
+    /* A child that has not called exec yet still holds the worker's lock. */
     harness_until((r = ctl("cancel", "--json", "--state", "spooled", q),
                    !strstr(r.err, "nobody listens")),
                   SOON_MS);
@@ -530,7 +529,7 @@ Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
     r = ctl("explain", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    /* One of them may have been taken, or not. */
+    /* One of the messages may have been taken. */
     cr_assert_not_null(strstr(r.out, " messages of the spool come before it"),
                        "%s", r.out);
     cr_assert_eq(ctl("explain", q, "01ARZ3NDEKTSV4RRFFQ69G5FAV").status, 66);
@@ -543,7 +542,8 @@ Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)
     cr_assert_not_null(strstr(r.out, ": done at"), "%s%s", r.out, r.err);
 }
 
-/* delayed - a message behind those of the spool, for an hour; the test's id */
+/* Send a message behind those of the spool, delayed by an hour; return its
+ * id. */
 static const char *delayed(const char *q, const char *body)
 {
     static char id[64];
@@ -617,8 +617,8 @@ Test(mqctl_spool, without_a_worker_a_delayed_one_is_steered_just_so)
     cr_assert_eq(harness_lines_with("out", "later"), 1);
 }
 
-/* What is delayed is where it waits for its time also after a stop, and is
- * unique for as long as it asked. */
+/* A delayed message keeps its time through a stop, and its unique key as long
+ * as asked. */
 Test(mqctl_spool, a_stop_and_a_key_keep_a_delayed_one)
 {
     const char *q = harness_queue(10, 256);
@@ -644,8 +644,8 @@ Test(mqctl_spool, a_stop_and_a_key_keep_a_delayed_one)
     cr_assert_eq(harness_lines_with("out", "once"), 1);
 }
 
-/* group_send - two messages of a group, the second one delayed, which get to
- * the end of the spool; the second one's id */
+/* Send two messages of a group, the second one delayed, which move to the end
+ * of the spool; return the second id. */
 static const char *group_send(const char *q, const char *delay)
 {
     static char id[64];
@@ -659,7 +659,7 @@ static const char *group_send(const char *q, const char *delay)
     return id;
 }
 
-/* in_order - that the handlers had m0 before m1 */
+/* Check that m0 ran before m1. */
 static void in_order(void)
 {
     const char *out = harness_read("out", NULL), *m0 = strstr(out, "m0");
@@ -667,7 +667,7 @@ static void in_order(void)
     cr_assert(m0 && strstr(m0, "m1"), "%s", out);
 }
 
-/* Its time is over long before the turn of the one before it. */
+/* Its delay is over long before the message in front of it runs. */
 Test(mqctl_spool, a_delayed_one_of_a_group_passes_none_of_it_in_the_spool)
 {
     const char *q = harness_queue(10, 256);
@@ -697,8 +697,8 @@ Test(mqctl_spool, run_now_lets_a_delayed_one_pass_none_of_its_group)
     in_order();
 }
 
-/* At --max-waiting nothing is taken from the spool: so many are never there
- * that only wait for their time. */
+/* At --max-waiting nothing is taken from the spool, but messages that only wait
+ * for their time must not count for that. */
 Test(mqctl_spool, delayed_ones_hold_up_no_row_of_the_spool)
 {
     const char *q = harness_queue(10, 256);

@@ -1,4 +1,5 @@
-/* test_spool.c - messages wait on the disk instead of in the queue (--spool) */
+/* test_spool.c - mqworker: messages wait on disk instead of in the queue
+ * (--spool) */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -15,7 +16,7 @@
 
 TestSuite(spool, .init = harness_init, .fini = harness_fini);
 
-/* Runs when there is a file "open"; notes the body. */
+/* A handler that notes the body and waits for the file "open". */
 static const char *gated(void)
 {
     return harness_script("gated", "read x; : >runs; [ $x != again ] || [ "
@@ -43,14 +44,14 @@ static void send_number(const char *queue, int n, unsigned priority)
     harness_send(queue, text, strlen(text), priority);
 }
 
-/* The only handler has a message; what comes now has to wait. */
+/* Give the only handler a message, so that later messages have to wait. */
 static void first_runs(const char *queue)
 {
     harness_send_text(queue, "first");
     harness_until(harness_exists("runs"), 20000);
 }
 
-/* The line of `out` with that number, from 0. */
+/* Return the first byte of line `n` (from 0) of `out`. */
 static char line_at(size_t n, char text[64])
 {
     const char *at = harness_read("out", NULL);
@@ -89,8 +90,8 @@ Test(spool, a_sender_does_not_wait_for_handlers_and_the_order_is_the_queues)
     cr_assert(spooled(q) == 0);
 }
 
-/* Assert what the first or the last line of a worker says of messages left in
- * the queue and in the spool. */
+/* Check what the first or last log line says about messages left in the queue
+ * and in the spool. */
 static void left_logged(struct harness_process *w, const char *event,
                         long in_queue, int64_t in_spool)
 {
@@ -187,7 +188,7 @@ Test(spool, one_that_fails_waits_and_dies_as_without_a_spool)
               1);
 }
 
-/* Rows of the spool while the only message runs. */
+/* Return the rows of the spool while the only message runs. */
 static int64_t rows_of_one(const char *sync)
 {
     const char *q = harness_queue(10, 64);
@@ -210,8 +211,8 @@ static int64_t rows_of_one(const char *sync)
     return rows;
 }
 
-/* A handler may be late by a millisecond: then it waits. Under the thread
- * sanitizer that is so but for one in some thirty. */
+/* A handler may be a millisecond late, and then the message waits. Under the
+ * thread sanitizer that is so in all but one of about thirty tries. */
 Test(spool, always_writes_one_before_it_runs_and_waiting_only_those_that_wait)
 {
     int late = 0;
@@ -264,7 +265,7 @@ Test(spool, a_stop_names_what_a_full_spool_leaves_in_the_queue)
     cr_assert(harness_queue_length(q) == 10);
     cr_assert(harness_log_count(w, "event=spool_left") == 1);
     cr_assert(harness_log_count(w, "left=10 error=\"the spool is full\"") == 1);
-    /* as it is told */
+    /* The number that the log recommends. */
     w = harness_worker(q, "--spool=100", "-c", "1", "--", gated());
     harness_until_lines("out", 31, 30000);
     cr_assert(harness_stop(w, 10000) == 0);
@@ -350,8 +351,8 @@ Test(spool, what_is_larger_than_the_queue_takes_now_is_a_letter)
     cr_assert(spooled(q) == 0);
 }
 
-/* What comes behind the rows fills the few slots that a worker has without
- * --spool; each batch gives its own back. */
+/* Messages behind the rows fill the few slots of a worker without --spool, and
+ * each batch frees its own. */
 Test(spool, turned_off_it_goes_on_when_what_comes_has_all_slots)
 {
     const char *q = harness_queue(10, 64);
@@ -444,7 +445,7 @@ Test(spool, a_letter_that_is_sent_again_leaves_nothing_in_it)
     cr_assert(spooled(q) == 0);
 }
 
-/* How many of each priority are sent when; what it says of the rest. */
+/* Send a number of messages of each priority. */
 static struct inversions *shared(void)
 {
     static const struct inversions none;

@@ -1,5 +1,4 @@
-/* test_unique.c - what one message says for itself: unique, max-attempts,
- * backoff */
+/* test_unique.c - message headers unique, max-attempts and backoff */
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,7 +8,7 @@ TestSuite(unique, .init = harness_init, .fini = harness_fini);
 
 #define RUNS "--", "sh", "-c", "read how; echo \"$how\" >>runs"
 
-/* push - mqsend; its id */
+/* Send a message by mqsend; return its id. */
 #define push(q, ...) \
     ctl_good(harness_run("mqsend", "--print-id", __VA_ARGS__, (q), "body"))
 
@@ -81,7 +80,7 @@ Test(unique, it_survives_a_restart_and_the_loss_of_custody)
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
-/* The one that was killed in its handler is the first still. */
+/* The message whose handler was killed is still the first. */
 Test(unique, a_message_is_no_duplicate_of_itself)
 {
     const char *q = harness_queue(0, 0);
@@ -234,7 +233,7 @@ Test(unique, mqsend_refuses_what_no_worker_takes)
         "read how; echo \"$how\" >>runs; "  \
         "while [ ! -e open ]; do sleep 0.01; done"
 
-/* The one that came later would run first. */
+/* The later message would run first because of its priority. */
 Test(unique, a_spool_gives_the_key_to_the_one_that_came_first)
 {
     const char *q = harness_queue(0, 0);
@@ -276,9 +275,10 @@ Test(unique, a_spool_that_is_killed_knows_the_keys_of_what_waits)
     push(q, "--unique", "waits");
     push(q, "--unique", "runs");
     harness_write("open", "", 0);
-    w = ctl_worker(q, "--", "sh", "-c", "echo again >>runs"); /* without it */
+    /* A worker without the spool */
+    w = ctl_worker(q, "--", "sh", "-c", "echo again >>runs");
     harness_until(harness_log_count(w, "reason=duplicate") >= 2, SOON_MS);
-    harness_until_lines("runs", 3, SOON_MS); /* one of them ran before */
+    harness_until_lines("runs", 3, SOON_MS); /* one message ran before */
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_lines("runs"), 3);
 }
@@ -314,7 +314,7 @@ Test(unique, a_spooled_message_has_its_own_attempts_and_backoff)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* next_runs - another message with the key runs, and no duplicate was found */
+/* Check that another message with the key runs and no duplicate was found. */
 static void next_runs(const char *q, const char *key)
 {
     size_t before = harness_lines("runs");
