@@ -1,5 +1,5 @@
-/* test_breaker_failures.c - mqworker: --breaker-failures, trouble that is in
- * no message */
+/* test_breaker_failures.c - mqworker: --breaker-failures, for failures that no
+ * message causes */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
 
@@ -9,7 +9,7 @@
 TestSuite(breaker_failures, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
-/* Fails as long as there is no file "good". */
+/* A handler that fails until the file "good" exists. */
 #define HANDLER harness_path("handler")
 
 static void handler_write(void)
@@ -24,14 +24,14 @@ static struct harness_process *send_many(const char *q, const char *count)
     return harness_program("mqsend", "--repeat", count, q, "x");
 }
 
-/* title - as ps(1) shows it */
+/* Return the title of the process, as ps(1) shows it. */
 static const char *title(const struct harness_process *w)
 {
     return harness_read(harness_path("/proc/%d/cmdline", harness_pid(w)), NULL);
 }
 
-/* thousand - messages of which few are tried while all fail, and that are all
- * done once they can be */
+/* Send 1000 messages. Few may be tried while all fail, and all must be done
+ * once the handler works. */
 static void thousand(const char *pause, unsigned fails_ms, unsigned most)
 {
     const char *q = harness_queue(0, 0);
@@ -54,7 +54,8 @@ static void thousand(const char *pause, unsigned fails_ms, unsigned most)
     size_t letters;
     harness_letters(q, &letters);
     cr_assert_eq(letters, 0);
-    /* What was not tried while it was open has lost nothing. */
+    /* Messages that were not tried while the breaker was open have lost no
+     * attempt. */
     cr_assert_geq(harness_lines_with("tries", "1"), 1000);
     cr_assert_lt(harness_lines("tries"), 1000 + most + 5);
 }
@@ -84,7 +85,7 @@ Test(breaker_failures, pauses_double_up_to_16_times_the_first)
     harness_until(harness_log_count(w, "pause=640ms") >= 3, SOON_MS);
     for (size_t i = 0; i < 4; i++)
         cr_assert_eq(harness_log_count(w, pauses[i]), 1, "%s", pauses[i]);
-    /* One a probe, and it goes on with 640 ms meanwhile. */
+    /* Each probe is one try, and probes continue every 640 ms. */
     harness_until(harness_lines("tries") ==
                       harness_log_count(w, "event=breaker_open") + 1,
                   SOON_MS);
@@ -110,7 +111,7 @@ Test(breaker_failures, after_it_closed_the_first_pause_is_short_again)
     harness_until(harness_log_count(w, "event=breaker_open") >= 4, SOON_MS);
     cr_assert_eq(harness_log_count(w, "pause=50ms"), 2);
     cr_assert_eq(harness_lines("done"), 1);
-    /* Of the probes, the one that was good, and the two that opened it. */
+    /* The probes, the successful one, and the two failures that opened it. */
     harness_until(harness_lines("tries") ==
                       harness_log_count(w, "event=breaker_open") + 3,
                   SOON_MS);
@@ -132,7 +133,7 @@ Test(breaker_failures, the_state_and_its_reason_are_in_log_and_title)
     cr_assert_not_null(strstr(line, q), "%s", line);
     harness_until(strstr(title(w), "[breaker open: exit 7]"), SOON_MS);
     cr_assert_not_null(strstr(title(w), q), "%s", title(w));
-    /* While probes fail it is open, for whoever looks. */
+    /* While probes fail, the title must show it as open. */
     harness_wait_log(w, "pause=200ms", SOON_MS);
     cr_assert_not_null(strstr(title(w), "[breaker open: exit 7]"), "%s",
                        title(w));
@@ -150,7 +151,8 @@ Test(breaker_failures, a_run_that_ends_well_starts_the_count_anew)
         harness_worker(q, "-c", "1", "--breaker-failures", "3",
                        "--max-attempts", "1", "--on-exit", "3=discard", "--",
                        "sh", "-c", "read b; echo >>runs; exit $b");
-    /* Two failures, then what is no trouble: done, discarded, dead at once. */
+    /* Two failures, followed by an outcome that is no failure of the
+     * handler. */
     static const char *const ends[] = {"0\n", "3\n", "65\n"};
     for (size_t i = 0; i < 3; i++) {
         harness_send_text(q, "1\n");
@@ -181,7 +183,8 @@ Test(breaker_failures, time_limits_and_signals_are_failures)
     cr_assert_not_null(strstr(line, "signal 9"), "%s", line);
     for (int i = 0; i < 3; i++)
         harness_send_text(q, "kept\n");
-    harness_signal(w, SIGTTIN); /* a round of the worker */
+    harness_signal(w, SIGTTIN); /* when it is logged, the worker has looked for
+                                 * work */
     harness_wait_log(w, "event=max_concurrency", SOON_MS);
     cr_assert_eq(harness_queue_length(q), 3, "nothing is taken");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -197,7 +200,7 @@ Test(breaker_failures, one_probe_at_a_time)
         q, "-c", "4", "--breaker-failures", "2", "--breaker-pause", "1s",
         "--backoff", "1h", "--", HANDLER);
     harness_wait_log(w, "event=breaker_open", SOON_MS);
-    /* What ran beside the second failure has ended, too. */
+    /* Handlers that ran beside the second failure have ended by then. */
     harness_until(harness_log_count(w, "event=retry") +
                           (size_t)harness_queue_length(q) ==
                       8,

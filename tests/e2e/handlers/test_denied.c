@@ -1,6 +1,8 @@
-/* test_denied.c - mqworker: under a filter of system calls it does its work,
- * or says at the start which call it misses; what a handler did is never a
- * failure for that */
+/* test_denied.c - mqworker: under a filter of system calls
+ *
+ * The worker does its work, or says at the start which call it lacks. A
+ * handler's work is never counted as failed because of the filter.
+ */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

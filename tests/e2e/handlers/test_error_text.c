@@ -1,5 +1,5 @@
-/* test_error_text.c - what a person would say of a failure is wherever the
- * failure is named */
+/* test_error_text.c - the handler's own error text is shown wherever its
+ * failure is */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(error_text_shown, .init = harness_init, .fini = harness_fini);
@@ -13,7 +13,7 @@ static void has(const char *text, const char *what)
     cr_assert_not_null(strstr(text, what), "no '%s' in: %s", what, text);
 }
 
-/* field_is - a field of the only letter */
+/* Check a field of the only letter. */
 static void field_is(const char *q, const char *name, const char *text)
 {
     json_t *o = ctl_json(dlq_out("show", "--json", q, "1"));
@@ -26,7 +26,7 @@ static void field_is(const char *q, const char *name, const char *text)
     json_decref(o);
 }
 
-/* seen_everywhere - the only letter died of `error`, and `both` is shown */
+/* Check that the only letter died of `error`, and that `both` is shown. */
 static void seen_everywhere(const char *q, struct harness_process *w,
                             const char *both)
 {

@@ -1,5 +1,5 @@
-/* test_forward_worker.c - mqworker --forward: from one POSIX queue to another,
- * whatever is killed */
+/* test_forward_worker.c - mqworker --forward: between POSIX queues, under
+ * kills */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -93,7 +93,7 @@ Test(forward_worker, what_waits_goes_at_once_and_waits_there)
     }
 }
 
-/* The message comes into the slot that a stored message had before. */
+/* The message gets the slot that a stored message had before. */
 Test(forward_worker, what_comes_after_a_delayed_message_is_not_delayed)
 {
     const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
@@ -119,7 +119,7 @@ Test(forward_worker, what_comes_after_a_delayed_message_is_not_delayed)
     }
 }
 
-/* Check that a worker runs a new message, and none of those that wait. */
+/* Check that a worker runs a new message and none of the waiting ones. */
 static void only_a_new_one_runs(const char *from)
 {
     struct harness_process *w =
@@ -294,10 +294,10 @@ Test(forward_worker, settings_that_it_cannot_have_cannot_be_set)
 /* ---- kills ---- */
 
 enum { MESSAGES = 400, COPIES = 4 * MESSAGES };
-static char (*copies)[32]; /* ids that came, in the order of their coming */
+static char (*copies)[32]; /* ids in the order of arrival */
 static size_t copy_count;
 
-/* Receive all that there is; each copy of an id but the first is marked. */
+/* Receive all messages. Every copy of an id except the first must be marked. */
 static void drain(const char *q, bool *came, size_t count)
 {
     char got[512];
@@ -329,7 +329,7 @@ Test(forward_worker, a_kill_at_any_moment_loses_nothing_and_marks_repeats,
     const char *from = harness_queue(10, 128), *to = harness_queue(4, 256);
     bool came[MESSAGES] = {false};
     struct harness_process *w;
-    unsigned span = 60; /* ms in which a worker is killed */
+    unsigned span = 60; /* longest life of a worker, ms */
     int sent = 0, kills = 0;
     size_t before;
 
@@ -346,7 +346,8 @@ Test(forward_worker, a_kill_at_any_moment_loses_nothing_and_marks_repeats,
             if (harness_try_send(from, body, strlen(body), 0))
                 sent++;
         }
-        if (sent == last) /* a start takes longer: the queue stays full */
+        if (sent == last) /* a start takes longer than `span`: the queue stays
+                           * full */
             span += span / 2;
         w = FORWARD(from, to, "-q");
         seed = seed * 1103515245 + 12345;

@@ -1,4 +1,4 @@
-/* test_plugin_file.c - mqworker --plugin: files that are no plugin, and
+/* test_plugin_file.c - mqworker --plugin: files that are not plugins, and
  * plugins that do not start */
 #include "tests/harness/harness.h"
 
@@ -11,7 +11,8 @@
 
 TestSuite(plugin_file, .init = harness_init, .fini = harness_fini);
 
-/* refused - with that status, in one line that contains `text` */
+/* Check that the file is refused with this status, in one line that contains
+ * `text`. */
 static void refused(const char *file, const char *arg, int status,
                     const char *text)
 {
@@ -25,7 +26,7 @@ static void refused(const char *file, const char *arg, int status,
     cr_assert_eq(strchr(r.err, '\n') + 1, r.err + r.err_size, "not one line");
 }
 
-/* built - a shared object of that source; its path */
+/* Compile a shared object from this source; return its path. */
 static const char *built(const char *source)
 {
     char include[4200];

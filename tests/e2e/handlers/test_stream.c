@@ -13,7 +13,8 @@ TestSuite(stream, .init = harness_init, .fini = harness_fini);
 
 #define LIMIT 10000
 
-/* Notes the head and the body, then runs the body as a command; $id is set. */
+/* A child that notes head and body and then runs the body as a command, with
+ * $id set. */
 #define EACH                                            \
     "while read -r msg id size rest; do read -r body\n" \
     "echo \"$id $size $rest : $body\" >>heads\n"        \
@@ -30,13 +31,13 @@ static void send(const char *body)
     harness_send_text(queue, body);
 }
 
-/* done - so many messages have ended so */
+/* Return true if so many messages are done. */
 static bool done(struct harness_process *w, size_t n)
 {
     return harness_log_count(w, "event=done") >= n;
 }
 
-/* head - the n-th that a child has read */
+/* Return the n-th head that a child has read. */
 static const char *head(size_t n)
 {
     static char line[512];
@@ -48,7 +49,7 @@ static const char *head(size_t n)
     return line;
 }
 
-/* child - pid of the n-th child */
+/* Return the pid of the n-th child. */
 static pid_t child(struct harness_process *w, size_t n)
 {
     static const char event[] = "event=stream_child_started pid=";
@@ -260,7 +261,7 @@ Test(stream, children_are_replaced_after_max_requests)
                  3, "%s", harness_stderr(w, NULL));
 }
 
-/* ---- time limits, and the end of the worker ---- */
+/* ---- time limits and stops ---- */
 
 Test(stream, a_time_limit_ends_the_child)
 {
@@ -285,7 +286,7 @@ Test(stream, a_time_limit_counts_the_start_of_the_child)
     cr_assert_eq(harness_stop(w, LIMIT), 0);
 }
 
-/* A child that holds answers back hears of the end by SIGTERM alone. */
+/* SIGTERM is the only sign of a stop for a child that holds back an answer. */
 Test(stream, what_is_answered_at_sigterm_after_the_grace_is_done)
 {
     queue = harness_queue(10, 256);
@@ -319,7 +320,7 @@ Test(stream, what_is_open_when_the_worker_stops_is_finished)
     cr_assert_eq(harness_log_count(w, "event=unfinished"), 0);
 }
 
-/* again - a new worker runs the one message once more, as a first attempt */
+/* Check that a new worker runs the message again as a first attempt. */
 static void again(void)
 {
     harness_write("go", "", 0);
@@ -378,7 +379,7 @@ Test(stream, children_of_a_killed_worker_are_ended_before_a_message_runs_again)
 #define KILLS    15
 #define MESSAGES (KILLS * 20)
 
-/* ran - how often message n did; what ran before says so */
+/* Return how often message n ran; all runs but the first must be marked. */
 static unsigned ran(unsigned n)
 {
     const char *at = harness_read("ran", NULL);
@@ -416,11 +417,12 @@ Test(stream, nothing_is_lost_when_the_worker_is_killed_again_and_again)
         harness_kill(w);
     }
     w = STREAM("-c", "2", "--window", "4", "--max-crashes", "1000");
-    harness_wait_log(w, "event=started", LIMIT); /* or it cannot be stopped */
+    /* Before that, a stop would end the process */
+    harness_wait_log(w, "event=started", LIMIT);
     for (unsigned n = 0; n < MESSAGES; n++)
         harness_until(ran(n) > 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
-    /* It may have kept messages that the last kill cut off. */
+    /* The worker may have kept messages that the last kill interrupted. */
     w = STREAM("-c", "2", "--window", "4", "--max-crashes", "1000",
                "--exit-when-idle");
     cr_assert_eq(harness_wait(w, LIMIT), 0);
@@ -454,7 +456,7 @@ Test(stream, quit_does_not_wait_for_an_idle_child_either)
 
 /* ---- the examples of the docs ---- */
 
-/* example - docs/examples/NAME; make runs tests in the source tree */
+/* Return the path of docs/examples/NAME; make runs tests in the source tree. */
 static const char *example(const char *name)
 {
     static char path[4096];
@@ -467,8 +469,8 @@ static const char *example(const char *name)
     return path;
 }
 
-/* adds - an example adds numbers, several at once, into a file that cannot be
- * written at first */
+/* Run an example that adds numbers, several at a time, into a file that cannot
+ * be written at first. */
 static void adds(const char *command)
 {
     const char *sums = harness_path("sums/file");
@@ -519,7 +521,7 @@ Test(stream, example_in_c)
     adds(harness_path("adder"));
 }
 
-/* A message that is not answered yet must not keep others out of the window. */
+/* An unanswered message must not keep others out of the window. */
 static void beside(struct harness_process *w)
 {
     send("echo OK $held; echo OK $id");
@@ -547,15 +549,15 @@ Test(stream, the_batch_time_limit_does_not_close_a_window)
         STREAM("-c", "1", "--window", "4", "--batch-time-limit", "1ms");
     send("held=$id");
     harness_until_lines("heads", 1, LIMIT);
-    for (size_t i = 2; i <= 4; i++) { /* the window is full then */
+    for (size_t i = 2; i <= 4; i++) { /* the window is full by then */
         send(":");
         harness_until_lines("heads", i, LIMIT);
     }
     harness_kill(w);
 }
 
-/* Children come and go on several threads at once, so that one thread starts a
- * process while another one closes what it had of its own. */
+/* Children start and end on several threads at the same time, so one thread
+ * starts a process while another closes its own descriptors. */
 Test(stream, who_ends_is_not_taken_for_who_begins)
 {
     queue = harness_queue(10, 256);

@@ -13,7 +13,8 @@
 
 TestSuite(timeout, .init = harness_init, .fini = harness_fini);
 
-/* Each process of a tree notes its pid; all of them hold its stderr open. */
+/* Each process of a tree notes its pid, and all hold the stderr of the handler
+ * open. */
 #define NOTE(file) "echo $$ >>" file "; "
 #define STAY       "exec sleep 1000"
 #define STUBBORN(file) \
@@ -21,13 +22,14 @@ TestSuite(timeout, .init = harness_init, .fini = harness_fini);
 #define IN_SESSION(file) "setsid sh -c '" NOTE(file) STAY "' & "
 #define DAEMON(file) \
     "(setsid sh -c 'trap \"\" TERM HUP; " NOTE(file) STAY "' &); "
-/* Of four: the leader, one that ignores SIGTERM, one in a session of its own,
- * one that left its parent as well. */
+/* Four processes: the leader, one that ignores SIGTERM, one in its own session,
+ * one that has also left its parent. */
 #define TREE(file) \
     STUBBORN(file) IN_SESSION(file) DAEMON(file) NOTE(file) "sleep 1000"
 #define PROCESSES 4
 
-/* gone - no process of the file is there any more, not even as a zombie */
+/* Return true if no process of the file exists any more, not even as a
+ * zombie. */
 static bool gone(const char *file)
 {
     const char *at = harness_read(file, NULL);
@@ -39,7 +41,7 @@ static bool gone(const char *file)
     return true;
 }
 
-/* alive - how many processes of the file run */
+/* Count the running processes of the file. */
 static size_t alive(const char *file)
 {
     const char *at = harness_read(file, NULL);
@@ -49,7 +51,7 @@ static size_t alive(const char *file)
     return n;
 }
 
-/* slow - what the limits of this run are multiplied by */
+/* Return the factor for time limits. */
 static long slow(void)
 {
     const char *text = getenv("MQW_TEST_SLOW");
@@ -60,7 +62,7 @@ static long slow(void)
  * may be busy. */
 #define RUNS 3
 
-/* took_ms - from one line of the log to another, both the first of its kind */
+/* Return the ms between the first lines of two kinds in the log. */
 static long took_ms(struct harness_process *w, const char *from, const char *to)
 {
     long start = run_line_ms(harness_wait_log(w, from, 20000));
@@ -68,7 +70,7 @@ static long took_ms(struct harness_process *w, const char *from, const char *to)
     return (run_line_ms(harness_wait_log(w, to, 20000)) - start + day) % day;
 }
 
-/* number - of a field in the worker's last line */
+/* Return a number from the worker's last line. */
 static long number(struct harness_process *w, const char *field)
 {
     const char *line = harness_wait_log(w, "event=stopped", 20000);
@@ -77,8 +79,8 @@ static long number(struct harness_process *w, const char *field)
     return strtol(at + strlen(field), NULL, 10);
 }
 
-/* nasty_ended - a nasty tree reaches its limit, and nothing of it is left; ms
- * from the limit until its thread was free */
+/* Let a handler with a stubborn tree of processes reach its limit; nothing of
+ * it may be left. Return the ms from the limit until the thread was free. */
 static long nasty_ended(void)
 {
     const char *q = harness_queue(0, 0);
@@ -255,7 +257,7 @@ Test(timeout, a_stopped_handler_is_continued_to_end)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* stopped_by - a worker with a nasty tree gets a signal; nothing is left */
+/* Stop a worker with a stubborn tree by a signal; nothing of it may be left. */
 static void stopped_by(int signal)
 {
     const char *q = harness_queue(0, 0);
@@ -309,7 +311,7 @@ Test(timeout, a_worker_that_was_started_with_sigchld_ignored_gets_its_statuses)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* $MQW_TEST_NEAR handlers that end within a millisecond of their limit. */
+/* $MQW_TEST_NEAR handlers end within a millisecond of their limit. */
 Test(timeout, each_message_has_one_verdict_however_near_to_its_limit)
 {
     const char *q = harness_queue(0, 0);
@@ -322,9 +324,9 @@ Test(timeout, each_message_has_one_verdict_however_near_to_its_limit)
                        harness_handler("nap"));
     printf("near the limit: seed %u\n", seed);
     for (long i = 0; i < n; i++) {
-        /* Its start takes most of a millisecond. */
+        /* The start takes most of a millisecond. */
         snprintf(body, sizeof body, "%d", 18200 + rand_r(&seed) % 2000);
-        /* One in ten is in time, also where a start takes longer. */
+        /* One message in ten is in time even if a start takes longer. */
         harness_send_text(q, i % 10 ? body : "MQW/1\ntimeout: 60000\n\n18200");
     }
     harness_until(harness_queue_length(q) == 0, 20000);

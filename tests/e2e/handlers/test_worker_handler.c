@@ -1,4 +1,5 @@
-/* test_worker_handler.c - mqworker: what a handler process is given */
+/* test_worker_handler.c - mqworker: the environment and descriptors of
+ * handlers */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -14,10 +15,10 @@ TestSuite(worker_handler, .init = harness_init, .fini = harness_fini);
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 
-/* A shell as the handler, that ends with a line in the file "done". */
+/* A shell handler that finally writes a line to the file "done". */
 #define SHELL(script) "--", "sh", "-c", script "; echo >>done"
 
-/* run_once - one message through a worker with that handler, to its end */
+/* Run one message by a worker with that handler, and stop the worker. */
 #define run_once(queue, ...)                                             \
     do {                                                                 \
         struct harness_process *w_ = harness_worker(queue, __VA_ARGS__); \
@@ -25,7 +26,7 @@ TestSuite(worker_handler, .init = harness_init, .fini = harness_fini);
         cr_assert_eq(harness_stop(w_, 5000), 0);                         \
     } while (0)
 
-/* variable - value of MQW_* in the file "env"; NULL if it is not there */
+/* Return the value of MQW_* in the file "env"; NULL if it is missing. */
 static const char *variable(const char *name)
 {
     static char out[512];
@@ -106,12 +107,12 @@ Test(worker_handler, the_workers_own_environment_is_passed_on)
     cr_assert_null(variable("MQW_X_OLD"));
 }
 
-/* A handler under a sanitizer or not: sh is not ours. */
+/* sh is used because one of our programs might have a sanitizer. */
 Test(worker_handler, no_descriptor_but_0_1_and_2_is_open)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    /* What started the worker forgot one, too. */
+    /* The worker inherits a descriptor by mistake. */
     struct harness_process *w =
         harness_program("sh", "-c", "exec 7</dev/null; exec \"$@\"", "sh",
                         harness_bin("mqworker"), "--state-dir",
@@ -144,7 +145,7 @@ Test(worker_handler, the_body_is_neither_argument_nor_variable_nor_shell_text)
     cr_assert_not_null(memmem(seen, size, "\0a $b\0", 6), "its own arguments");
 }
 
-/* With the worker on a terminal, in its foreground. */
+/* The worker runs in the foreground of a terminal. */
 Test(worker_handler, it_has_no_terminal_to_wait_for)
 {
     const char *q = harness_queue(0, 0);
@@ -203,7 +204,7 @@ Test(worker_handler, signals_are_as_a_program_expects_them)
                         &blocked, &ignored),
                  2);
     cr_assert_eq(blocked, 0);
-    /* 32 and 33 are glibc's own; its posix_spawn ignores them. */
+    /* 32 and 33 are glibc's own signals; its posix_spawn ignores them. */
     cr_assert_eq(ignored & ~(3ULL << 31), 0, "%llx", ignored);
 }
 
@@ -252,7 +253,7 @@ Test(worker_handler, the_last_4_KiB_of_stderr_are_kept_with_a_failure)
     cr_assert_eq(lines, 100001, "%zu lines in the log", lines);
 }
 
-/* dropped - lines that the log says it left out */
+/* Return how many lines the log says were left out. */
 static size_t dropped(const struct harness_process *w)
 {
     const char *at = harness_stderr(w, NULL);
@@ -265,7 +266,7 @@ static size_t dropped(const struct harness_process *w)
     return sum;
 }
 
-/* flood_check - of many lines some are logged, the rest is counted */
+/* Check that some of many lines are logged and the others are counted. */
 static void flood_check(const struct harness_process *w, size_t all,
                         uint64_t since_ms)
 {

@@ -1,5 +1,5 @@
-/* test_worker_input.c - mqworker: bad input gets one line that helps, 64,
- * and nothing half-done */
+/* test_worker_input.c - mqworker: wrong usage gets one helpful line, status 64
+ * and changes nothing */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 
 TestSuite(worker_input, .init = harness_init, .fini = harness_fini);
 
-/* one_line - a single line, that starts with the program's name */
+/* Check that there is a single line, which starts with the program's name. */
 static void one_line(const struct harness_result *r)
 {
     const char *end = strchr(r->err, '\n');
@@ -18,7 +18,8 @@ static void one_line(const struct harness_result *r)
     cr_assert_eq(r->out_size, 0);
 }
 
-/* refused - 64, one line with each of the words, and no trace */
+/* Check status 64, one line with each of the words, and that nothing was
+ * created. */
 static void refused(const char *queue, const char *const *argv,
                     const char *const *words)
 {
@@ -34,7 +35,7 @@ static void refused(const char *queue, const char *const *argv,
 }
 
 #define WORDS(...) HARNESS_LIST(__VA_ARGS__)
-/* A flag with a value, in an else good command line. */
+/* A flag with a value in an otherwise correct command line. */
 #define FLAG_REFUSED(flag, value, ...)                                         \
     refused(q,                                                                 \
             HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), flag, \

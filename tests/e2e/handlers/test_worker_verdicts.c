@@ -1,4 +1,4 @@
-/* test_worker_verdicts.c - mqworker: what the end of a handler means */
+/* test_worker_verdicts.c - mqworker: verdicts by the exit of a handler */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -9,10 +9,10 @@
 
 TestSuite(worker_verdicts, .init = harness_init, .fini = harness_fini);
 
-/* The body says how to end. */
+/* A handler that exits as the body says. */
 #define ENDS "--", "sh", "-c", "read how; echo \"$how\" >>runs; $how"
 
-/* letter_of - the letter with that body, without its newline */
+/* Return the letter with that body (without its newline). */
 static const struct harness_letter *letter_of(const struct harness_letter *list,
                                               size_t n, const char *body)
 {
@@ -25,7 +25,7 @@ static const struct harness_letter *letter_of(const struct harness_letter *list,
     return NULL;
 }
 
-/* ended_check - such a letter: reason, error, tries */
+/* Check the reason, the error and the attempts of a letter. */
 static void ended_check(const struct harness_letter *list, size_t n,
                         const char *body, const char *reason, const char *error,
                         long long tries)
