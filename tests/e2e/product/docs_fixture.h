@@ -1,5 +1,4 @@
-/* docs_fixture.h - pages of docs/, and running what they tell a reader to type
- */
+/* docs_fixture.h - pages of docs/, and scripts that run their examples */
 #ifndef TESTS_E2E_PRODUCT_DOCS_FIXTURE_H
 #define TESTS_E2E_PRODUCT_DOCS_FIXTURE_H
 
@@ -12,8 +11,8 @@
 
 #include "tests/harness/harness.h"
 
-/* page - path of a page of the source tree, which is the working directory of
- * make, or the parent of $MQW_DOCS */
+/* Return the path of a page of the source tree, which is in the working
+ * directory of make or in $MQW_DOCS. */
 static inline const char *page(const char *name)
 {
     static char path[4096];
@@ -26,8 +25,8 @@ static inline const char *page(const char *name)
     return strcpy(path, real);
 }
 
-/* sh - run a script in the scratch directory with the programs in PATH;
- * its output, and the test ends if it fails */
+/* Run a script in the scratch directory with the programs in PATH. It must
+ * succeed; return its output. */
 static inline const char *sh(const char *script, const char *argument)
 {
     char path[8192], *bin = strdup(harness_bin("mqworker"));
@@ -42,7 +41,7 @@ static inline const char *sh(const char *script, const char *argument)
     return r.out;
 }
 
-/* block - write the fenced block "```LANGUAGE NAME" of a page to a file */
+/* Write the fenced block "```LANGUAGE NAME" of a page to a file. */
 static inline const char *block(const char *name, const char *fence,
                                 const char *file)
 {

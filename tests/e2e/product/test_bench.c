@@ -1,5 +1,5 @@
-/* test_bench.c - The benchmark: what it prints can be read by a program and
- * adds up, and it leaves nothing behind */
+/* test_bench.c - the benchmark: its output is valid and adds up, and it leaves
+ * nothing behind */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@
 
 TestSuite(bench, .init = harness_init, .fini = harness_fini);
 
-/* scratch - TMPDIR=... for the environment */
+/* Return TMPDIR=... for the environment. */
 static const char *scratch(void)
 {
     static char text[4096];
@@ -20,7 +20,7 @@ static const char *scratch(void)
     return text;
 }
 
-/* bench_start - with its files in the scratch directory */
+/* Start the benchmark with its files in the scratch directory. */
 static struct harness_process *bench_start(const char *only, const char *runs)
 {
     return harness_start(&(struct harness_spec){
@@ -29,7 +29,7 @@ static struct harness_process *bench_start(const char *only, const char *runs)
         .env = HARNESS_LIST(scratch())});
 }
 
-/* real - a number that must be there */
+/* Return a number that must be in the row. */
 static double real(const json_t *row, const char *key)
 {
     const json_t *value = json_object_get(row, key);
@@ -45,7 +45,7 @@ static const char *text(const json_t *row, const char *key)
     return value ? value : "";
 }
 
-/* met - what the row's own numbers say, more being better */
+/* Return whether the row's own numbers meet its bound; more is better. */
 static const char *met(const json_t *row)
 {
     double ratio = real(row, "ratio") + 0.0005;
@@ -55,7 +55,7 @@ static const char *met(const json_t *row)
                                         : "no";
 }
 
-/* files_left - files and directories of a benchmark */
+/* Return the files and directories that a benchmark has left. */
 static const char *files_left(void)
 {
     return harness_run("find", ".", "-name", "mqw-bench*").out;
@@ -107,7 +107,7 @@ Test(bench, interrupted_it_leaves_neither_queue_nor_files)
     harness_until(*files_left(), 30000);
     harness_signal(p, SIGINT);
     cr_assert_eq(harness_wait(p, 30000), -SIGINT);
-    /* It may have been in an IPC namespace of its own. */
+    /* The queue may have been in another IPC namespace. */
     cr_assert_eq(harness_queue_length(queue), -1);
     cr_assert_str_eq(files_left(), "");
     /* The brackets keep grep from finding itself. */

@@ -1,9 +1,9 @@
-/* test_container.c - docs/examples: what the image installs is enough for the
- * programs, and the services of the compose file work with each other
+/* test_container.c - docs/examples: the container image and compose file
  *
- * The image itself is built by test_docs_pages.c where MQW_TEST_IMAGE says by
- * what: that takes a network. Here its last stage is made of the packages of
- * this machine (tests/harness/image).
+ * The packages in the image are enough for the programs, and the services of
+ * the compose file work together. Building the image takes a network, so that
+ * is done by test_docs_pages.c if MQW_TEST_IMAGE names a builder. Here its last
+ * stage is made of the packages of this machine (tests/harness/image).
  */
 #include <signal.h>
 
@@ -13,7 +13,7 @@ TestSuite(container, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 20000
 
-/* script - tests/harness/image, beside the docs */
+/* Return the path of tests/harness/image, which is found from the docs. */
 static const char *script(void)
 {
     static char path[4096];
@@ -22,7 +22,7 @@ static const char *script(void)
     return path;
 }
 
-/* root_make - the last stage of the Dockerfile; its folder */
+/* Make the last stage of the Dockerfile; return its folder. */
 static const char *root_make(void)
 {
     const char *root = harness_path("root"), *image = script();
@@ -38,7 +38,7 @@ static const char *root_make(void)
     return root;
 }
 
-/* first_of - process 1 of a container, as it is called outside; 0: not yet */
+/* Return the outer pid of process 1 of a container; 0: not started yet. */
 static int first_of(const struct harness_process *p)
 {
     char path[64];
@@ -71,7 +71,7 @@ Test(container, services_of_the_compose_file_share_a_queue)
     harness_until(strstr(harness_stdout(worker, NULL), " UTC "), SOON_MS);
     harness_kill(producer);
 
-    /* Its health check, in it. */
+    /* Run its health check inside. */
     r = harness_run("nsenter", "-t", pid, "-m", "-i", "-p", "-r", "-S", "65534",
                     "-G", "65534", "env", "STATE_DIRECTORY=/var/lib/mqworker",
                     "mqctl", "status", "/orders");

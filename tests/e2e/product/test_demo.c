@@ -1,4 +1,4 @@
-/* test_demo.c - scripts/demo is the first thing a newcomer runs. */
+/* test_demo.c - scripts/demo, the first thing that a newcomer runs */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@
 
 TestSuite(demo, .init = harness_init, .fini = harness_fini);
 
-/* demo_start - run it with all its files in the scratch directory */
+/* Start the demo with all its files in the scratch directory. */
 static struct harness_process *demo_start(const char *bin)
 {
     char tmp[512], programs[512];
@@ -25,7 +25,7 @@ static struct harness_process *demo_start(const char *bin)
     return p;
 }
 
-/* demo_queue_length - messages in its queue; -1 if there is none */
+/* Return the number of messages in the demo's queue; -1: there is no queue. */
 static long demo_queue_length(const struct harness_process *p)
 {
     char queue[64];
@@ -34,7 +34,7 @@ static long demo_queue_length(const struct harness_process *p)
     return harness_queue_length(queue);
 }
 
-/* leavings - files of the demo that are still there */
+/* Find files that the demo has left. */
 static struct harness_result leavings(void)
 {
     return harness_run("find", ".", harness_runtime_dir(), "-name", "tmp.*",
@@ -65,7 +65,7 @@ Test(demo, stopped_half_way_it_leaves_nothing)
     cr_assert_eq(demo_queue_length(p), -1, "its queue is left");
 }
 
-/* A worker that takes status 65 for done: order 13 does not die. */
+/* A worker takes status 65 for success, so order 13 does not die. */
 Test(demo, fails_when_something_does_not_happen_as_told)
 {
     char wrapper[1024];

@@ -1,5 +1,4 @@
-/* test_docs.c - The docs: what they tell a reader to type works, and links
- * lead somewhere */
+/* test_docs.c - docs: commands work as printed, and links have a target */
 #include "tests/e2e/product/docs_fixture.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +10,7 @@
 
 TestSuite(docs, .init = harness_init, .fini = harness_fini);
 
-/* letters - how many a queue has */
+/* Return the number of letters of a queue. */
 static long letters(const char *queue)
 {
     struct harness_result r = harness_run(
@@ -23,7 +22,7 @@ static long letters(const char *queue)
 
 Test(docs, mqworker_and_its_page_name_the_same_flags_and_defaults)
 {
-    /* "c max-concurrency processors", one line a flag */
+    /* Flags as "c max-concurrency processors", one a line. */
     const char *same =
         sh("mqworker --help | sed -n '/:$/,/^COMMAND/p' | awk '"
            "  /^ +(-.,)? *--/ { if (row) print row; row = \"\" }"
@@ -48,14 +47,14 @@ Test(docs, man_pages_pass_mandoc)
 {
     if (!harness_has("mandoc"))
         cr_skip_test("no mandoc here");
-    /* A page of ours that is not installed yet cannot be found. */
+    /* mandoc cannot find our own pages before they are installed. */
     cr_assert_str_eq(sh("mandoc -Tlint -W style \"$1\"/*.[1-8] 2>/dev/null |"
                         "grep -v 'referenced manual not found' || true",
                         page("")),
                      "");
 }
 
-/* groff prints "BSD" there unless it is told otherwise. */
+/* groff prints "BSD" there by default. */
 Test(docs, man_pages_say_linux_in_head_and_foot)
 {
     const char *pages;
@@ -74,7 +73,8 @@ Test(docs, man_pages_say_linux_in_head_and_foot)
 
 Test(docs, links_and_file_names_lead_to_files)
 {
-    /* [text](target) beside its page; `dir/file.c` from the top */
+    /* Links are [text](target), relative to the page, and `dir/file.c` from the
+     * top. */
     const char *wrong =
         sh("cd \"$1\"; for p in ../README.md *.md */*.md; do"
            "  d=$(dirname \"$p\");"
@@ -141,7 +141,7 @@ Test(docs, ten_lines_of_the_readme_work_as_typed)
 
 /* ---- the library ---- */
 
-#ifndef __SANITIZE_ADDRESS__ /* a program of that kind needs its flags */
+#ifndef __SANITIZE_ADDRESS__ /* programs under a sanitizer need its flags */
 Test(docs, a_program_is_linked_with_the_tree_as_library_md_says)
 {
     const char *queue = harness_queue(10, 256);
@@ -172,7 +172,7 @@ Test(docs, shell_handler_keeps_each_order_once)
     harness_wait_log(w, "reason=rejected error=\"exit 65\"", 5000);
     harness_until(harness_run("sh", "-c", "cat orders/*").out_size == 9, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    /* Delivered once more: the file stays as it was. */
+    /* The message is delivered again: the file must not change. */
     sh("cd orders; set -- *; cd ..; [ $# = 1 ];"
        "echo other | MQW_ID=$1 ./handle; [ \"$(cat orders/$1)\" = 'one order' "
        "]",
@@ -216,7 +216,7 @@ Test(docs, c_handler_adds_numbers)
     harness_until(letters(queue) == 1, 5000);
     harness_until(strstr(harness_stdout(w, NULL), " 42\n") != NULL, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    /* What the page says about trying by hand. */
+    /* The commands for trying a handler by hand. */
     const char *again =
         sh("mqdlq show --state-dir state --body \"$1\" 1 |"
            "MQW_ID=test ./sum || echo $?; echo 1 2 3 | MQW_ID=test ./sum",

@@ -1,5 +1,4 @@
-/* test_docs_agree.c - The docs and the sources: names, numbers and words
- * agree */
+/* test_docs_agree.c - docs and sources agree on names, numbers and words */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -9,8 +8,8 @@
 
 TestSuite(docs_agree, .init = harness_init, .fini = harness_fini);
 
-/* sh - a script in the top of the tree, which is the working directory of make;
- * $1 is a folder for its files, $2 an argument; what it prints */
+/* Run a script in the top of the tree, which is the working directory of make,
+ * and return its output; $1 is a folder for its files, $2 an argument. */
 static const char *sh(const char *script, const char *argument)
 {
     static char path[8192];
@@ -28,9 +27,10 @@ static const char *sh(const char *script, const char *argument)
     return r.out;
 }
 
-/* ---- what is named is there ---- */
+/* ---- names ---- */
 
-/* A heading's anchor: lower case, blanks to -, other marks left out. */
+/* The anchor of a heading is in lower case, with - for blanks and without other
+ * marks. */
 Test(docs_agree, links_lead_to_headings)
 {
     const char *wrong =
@@ -59,7 +59,7 @@ Test(docs_agree, help_of_each_program_and_verb_fits_80_columns)
     cr_assert_str_eq(wrong, "");
 }
 
-/* `dir/file*.c` and `file.h`; what has no star and a folder is in test_docs. */
+/* `dir/file*.c` and `file.h`; plain paths are checked in test_docs. */
 Test(docs_agree, files_and_patterns_that_pages_name_exist)
 {
     const char *seen = sh(
@@ -116,8 +116,8 @@ Test(docs_agree, each_room_is_in_the_table_of_rooms)
     cr_assert_str_eq(differ, "");
 }
 
-/* "{"GET", API "/queues", ..." of the table, and "  /api/v1/queues:" with
- * "    get:" of the description. */
+/* "{"GET", API "/queues", ..." in the table, and "  /api/v1/queues:" followed
+ * by "    get:" in the description. */
 Test(docs_agree, each_route_of_the_api_is_described)
 {
     const char *differ =
@@ -135,8 +135,8 @@ Test(docs_agree, each_route_of_the_api_is_described)
 
 /* ---- numbers ---- */
 
-/* "`--flag` (VALUE)", and rows "| `--flag ARG` | VALUE |" of a table of flags,
- * are defaults. */
+/* "`--flag` (VALUE)", and rows "| `--flag ARG` | VALUE |" in tables of flags,
+ * give defaults. */
 Test(docs_agree, defaults_of_flags_are_those_of_the_help)
 {
     const char *seen =
@@ -203,8 +203,8 @@ Test(docs_agree, exit_statuses_of_help_and_man_page_are_the_same)
     cr_assert_str_eq(differ, "");
 }
 
-/* The numbers that sysexits.h gives to the names in the sources. What mqctl top
- * reports of a tool that died is none of its own. */
+/* Numbers of the sysexits.h names in the sources. Statuses of other programs
+ * that mqctl top reports are not its own. */
 Test(docs_agree, exit_statuses_that_sources_name_are_in_the_help)
 {
     const char *wrong =
@@ -220,7 +220,7 @@ Test(docs_agree, exit_statuses_that_sources_name_are_in_the_help)
     cr_assert_str_eq(wrong, "");
 }
 
-/* Failures that each verb can meet. */
+/* Failures that every verb can meet. */
 Test(docs_agree, verbs_fail_with_an_exit_status_that_their_help_lists,
      .timeout = 240)
 {
@@ -236,7 +236,7 @@ Test(docs_agree, verbs_fail_with_an_exit_status_that_their_help_lists,
         "0\"; };"
         "for p in mqctl mqdlq; do for v in $(verbs $p); do"
         "  full=; case $v in"
-        "  top) continue ;;" /* runs until it is ended */
+        "  top) continue ;;" /* runs until it is stopped */
         "  serve) a='file file' ;;"
         "  set) a=max-concurrency=2 ;; group) a=g ;;"
         "  move) a=amqp://guest@127.0.0.1:1/%2F/x ;;"

@@ -1,5 +1,5 @@
-/* test_docs_pages.c - The docs: commands, programs and files of the pages
- * for users work */
+/* test_docs_pages.c - docs: commands, programs and files on the pages for users
+ * work */
 #include "tests/e2e/product/docs_fixture.h"
 
 TestSuite(docs_pages, .init = harness_init, .fini = harness_fini);
@@ -12,8 +12,8 @@ static long letters(const char *state, const char *queue)
     return r.status == 0 ? atol(r.out) : -1;
 }
 
-/* Of what a page shows in `code`: "mqsend --delay 1h" is a verb and flags of
- * the tool; in a table, so is each cell after its name. */
+/* `mqsend --delay 1h` names flags of that tool; in a table, so do the cells
+ * after the tool's name. */
 Test(docs_pages, flags_that_pages_name_are_flags_of_their_program)
 {
     const char *seen =
@@ -121,8 +121,8 @@ Test(docs_pages, state_that_was_packed_runs_elsewhere)
 
 /* ---- containers ---- */
 
-/* The image is built and sends to itself. It takes a network and minutes, so
- * only where MQW_TEST_IMAGE names the program that builds. */
+/* Build the image and let it send to itself. That takes a network and minutes,
+ * so it is done only if MQW_TEST_IMAGE names a program that builds images. */
 Test(docs_pages, image_of_the_example_runs, .timeout = 1200)
 {
     const char *builder = getenv("MQW_TEST_IMAGE");

@@ -1,15 +1,14 @@
-/* test_docs_producers.c - The docs: each producer of docs/producers.md sends
- * its body, byte for byte, and says so by its exit status when there is no
- * queue */
+/* test_docs_producers.c - docs: each producer in docs/producers.md sends its
+ * body byte for byte, and fails if there is no queue */
 #include "tests/e2e/product/docs_fixture.h"
 
 TestSuite(docs_producers, .init = harness_init, .fini = harness_fini);
 
-/* With what a shell, C and a format string would change. */
+/* Bytes that a shell, C or a format string would change. */
 static const char body[] = "caf\303\251 $HOME 100% \\n 'quoted'\nsecond line";
 
-/* producer - take it from the page, build it with `build`, and let it send;
- * skipped where `needs` fails */
+/* Take a producer from the page, build it by `build` and let it send. The test
+ * is skipped if `needs` fails. */
 static void producer(const char *fence, const char *file, const char *needs,
                      const char *build)
 {

@@ -1,5 +1,5 @@
-/* test_hardening.c - What is built makes a bug in memory hard to use: seen
- * in the files */
+/* test_hardening.c - the programs are built so that memory bugs are hard to
+ * exploit */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -10,8 +10,9 @@
 
 TestSuite(hardening, .init = harness_init, .fini = harness_fini);
 
-/* What readelf must say of FILE ($1), each with what it is for. A shared object
- * is at no fixed place anyway, so PIE is asked of programs ($2) only. */
+/* Requirements on the output of readelf for FILE ($1), each with its purpose.
+ * Shared objects have no fixed address anyway, so PIE is required of programs
+ * ($2) only. */
 static const char script[] =
     "readelf -Wh -l -d --dyn-syms \"$1\" >elf || exit 1;"
     "want() { grep -q \"$2\" elf || echo \"${file}: $1\"; };"
@@ -25,7 +26,7 @@ static const char script[] =
     "want 'has no stack protector' ' __stack_chk_fail';"
     "want 'has no checks of sizes' ' __[a-z]*_chk@'";
 
-/* flaws - a line for each; none: "" */
+/* Return a line for each missing requirement; "": none. */
 static const char *flaws(const char *file, const char *kind)
 {
     struct harness_result r =
@@ -53,16 +54,16 @@ Test(hardening, programs_and_library_have_all_of_it)
     free(path);
 }
 
-/* A plugin that is built as the programs are is no weak place in the worker. */
+/* A plugin built with the flags of the programs does not weaken the worker. */
 Test(hardening, a_plugin_can_have_all_of_it)
 {
     cr_expect_str_eq(flaws(harness_plugin("torture"), "library"), "");
     cr_expect_str_eq(flaws(harness_plugin("ledger"), "library"), "");
 }
 
-/* entry_is_marked - whether a jump through a pointer may land on `function`, as
- * -fcf-protection has it. The note in the file would say so of the whole, and
- * is there only where the C library's start files have it too. */
+/* Return true if an indirect jump may land on `function` (-fcf-protection). The
+ * note in the file covers all of it and is missing if the start files of the C
+ * library do not have it, so it is not used. */
 static bool entry_is_marked(const char *file, const char *function)
 {
     struct harness_result r = harness_run(
@@ -76,7 +77,7 @@ static bool entry_is_marked(const char *file, const char *function)
     return strstr(r.out, "endbr") != NULL;
 }
 
-/* built_marked - the path of a small program, its `main` marked or not */
+/* Build a small program whose `main` is marked or not; return its path. */
 static const char *built_marked(const char *flag)
 {
     struct harness_result r =
@@ -102,7 +103,7 @@ Test(hardening, only_functions_are_targets_of_indirect_jumps)
     cr_expect(entry_is_marked(harness_bin("mqctl"), "main"));
 }
 
-/* A program that has none of it is told from one that has. */
+/* The test must recognize a program without any of it. */
 Test(hardening, test_sees_what_is_missing)
 {
     struct harness_result r =

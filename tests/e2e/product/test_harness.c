@@ -1,5 +1,4 @@
-/* test_harness.c - The harness itself: what end-to-end tests take for
- * granted. */
+/* test_harness.c - the harness of the end-to-end tests */
 #include "tests/harness/harness.h"
 #include "tests/harness/internal.h"
 #include "tests/harness/sweep.h"
@@ -101,7 +100,7 @@ Test(harness, record_handler_notes_its_run)
     cr_assert_str_eq(harness_read("runs", NULL), "x 2 1 5 - b?y\n");
 }
 
-/* What the next test leaves behind is named in a file for its parent. */
+/* Name in a file what the next test leaves behind, for its parent. */
 static void litter(const char *note)
 {
     char text[512];
@@ -110,7 +109,7 @@ static void litter(const char *note)
     struct harness_process *p = harness_start(&(struct harness_spec){
         .argv = HARNESS_LIST("sh", "-c",
                              "setsid sleep 1000 & echo $! >pid; wait")});
-    /* No assertion here: Criterion does not know this process. */
+    /* Criterion does not know this process, so assertions do not work here. */
     uint64_t end = harness_now_ms() + 5000;
     while (harness_lines("pid") == 0 && harness_now_ms() < end)
         harness_nap(UINT64_MAX, "");
@@ -141,7 +140,7 @@ Test(harness, janitor_cleans_up_after_a_test_that_is_killed)
     harness_until(!harness_alive(child) && !harness_alive(orphan), 10000);
 }
 
-/* Where a program under a sanitizer puts its report, and that it is seen. */
+/* The report of a sanitizer must be found where the programs write it. */
 Test(harness, a_sanitizer_report_is_found)
 {
     cr_assert_null(processes_report());

@@ -1,5 +1,5 @@
-/* test_install.c - make install, make uninstall: what lies where, and that
- * it works from there */
+/* test_install.c - make install and uninstall: files, and programs that work
+ * from there */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -43,7 +43,7 @@ static struct harness_result make_run(const char *target)
                                    .err = harness_stderr(p, NULL)};
 }
 
-/* installed - the stage after make install */
+/* Run make install; return the stage. */
 static const char *installed(void)
 {
     struct harness_result r = make_run("install");
@@ -52,7 +52,7 @@ static const char *installed(void)
     return harness_path(STAGE PREFIX);
 }
 
-/* sh - a script with one argument, in the scratch directory */
+/* Run a script with one argument in the scratch directory. */
 static const char *sh(const char *script, const char *argument)
 {
     struct harness_result r = harness_run("sh", "-euc", script, "sh", argument);
@@ -61,7 +61,7 @@ static const char *sh(const char *script, const char *argument)
     return r.out;
 }
 
-/* Mode and path of everything but documents. */
+/* Mode and path of everything except documents. */
 static const char expected[] =
     "644 include/mqworker.h\n"
     "644 lib/libmqworker.a\n"
@@ -104,7 +104,7 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
                         "d -printf '%m %P\\n' | LC_ALL=C sort",
                         prefix),
                      expected);
-    /* Documents lie as in the tree, so that links between them lead on. */
+    /* Documents are arranged as in the tree, so that their links work. */
     sh("cd \"$1\"/share/doc/mqworker;"
        "for f in docs/*.md docs/*/*.md; do"
        "  grep -o '](\\([^)#]*\\)' $f | sed 's/](//' | grep '^[a-z./-]*\\.md' |"
@@ -115,7 +115,7 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
         sh("cd \"$1\"; find docs -name '*.md' | sort", top),
         sh("cd \"$1\"/share/doc/mqworker; find docs -name '*.md' | sort",
            prefix));
-    /* What the unit reads: an example, and no worker without being told. */
+    /* Files of the unit: an example, but no worker that starts by default. */
     cr_assert_str_eq(sh("cd \"$1\"; find . ! -type d -printf '%m %P\\n'",
                         harness_path(STAGE "/etc")),
                      "644 mqworker/orders.conf.example\n");
@@ -143,8 +143,7 @@ Test(install, worker_is_small_without_symbols)
 
 /* ---- building ---- */
 
-/* object_make - one object in a build directory of its own; the time of the
- * object, ns */
+/* Compile one object in its own build directory; return its time, ns. */
 static const char *object_make(const char *variable, const char *value)
 {
     static const char script[] =
@@ -160,7 +159,7 @@ static const char *object_make(const char *variable, const char *value)
     return strdup(r.out);
 }
 
-/* A unit and a program that were built for different things do not come
+/* A unit and a program built for different paths must not be installed
  * together, whatever was built before. */
 Test(install, other_flags_compile_again_and_the_same_do_not)
 {
@@ -183,8 +182,8 @@ Test(install, other_flags_compile_again_and_the_same_do_not)
     }
 }
 
-/* Run make where pkg-config does what `script` says. ONLY is not passed on: it
- * may name tests that are not there without librabbitmq. */
+/* Run make with a pkg-config that does what `script` says. ONLY is unset,
+ * because it may name tests that do not exist without librabbitmq. */
 static struct harness_result libraries_missing(const char *script)
 {
     char *top = realpath(".", NULL);
@@ -251,7 +250,7 @@ Test(install, names_no_place_but_the_prefix)
                      "ExecStart=" PREFIX "/bin/mqworker\n");
 }
 
-/* The units as systemd reads them; the program is where it will not look. */
+/* Check the units by systemd, which will not look where the program is. */
 Test(install, units_have_nothing_that_systemd_does_not_know)
 {
     if (!harness_has("systemd-analyze"))
@@ -274,7 +273,8 @@ Test(install, units_have_nothing_that_systemd_does_not_know)
     cr_assert_str_eq(said, "");
 }
 
-/* What systemd says of each, to 0.3: it weighs more from version to version. */
+/* Check systemd's exposure score of each unit, to 0.3: the weights change
+ * between versions. */
 Test(install, units_are_as_closed_as_the_docs_say)
 {
     if (harness_run("sh", "-c", "systemd-analyze --help | grep -e --offline")
@@ -293,7 +293,8 @@ Test(install, units_are_as_closed_as_the_docs_say)
         "mqworker@i 29\nmqctl-serve 15\n");
 }
 
-/* One build, one unit: the worker needs no library to say READY. */
+/* The same build serves all units: the worker needs no library to report
+ * READY. */
 Test(install, unit_waits_for_ready_and_has_a_watchdog)
 {
     cr_assert_str_eq(sh("sed -n '/^Type=/p; /^NotifyAccess=/p; /^Watchdog/p' "
@@ -306,10 +307,10 @@ Test(install, unit_waits_for_ready_and_has_a_watchdog)
                      "0\n");
 }
 
-/* ---- the service, as far as it goes without systemd ---- */
+/* ---- the service, without systemd ---- */
 
-/* The unit's command with the unit's variables and those of its file, as
- * systemd.exec(5) has it: $1 the stage, $2 the instance. */
+/* Run the unit's command with the unit's variables and those of its file, as in
+ * systemd.exec(5): $1 the stage, $2 the instance. */
 static const char unit_script[] =
     "unit=\"$1\"/opt/mqw/lib/systemd/system/mqworker@.service;"
     "eval export $(sed -n 's/^Environment=//p' \"$unit\" | sed \"s,%i,$2,g\");"
@@ -319,7 +320,7 @@ static const char unit_script[] =
     "  *) export \"${line%%=*}=${line#*=}\"; esac; done <\"$file\";"
     "eval exec \"$(sed -n 's,^ExecStart=,\"$1\",p' \"$unit\")\"";
 
-/* unit_start - mqworker@NAME of the stage */
+/* Start mqworker@NAME of the stage. */
 static struct harness_process *unit_start(const char *queue)
 {
     static char state[4200];
@@ -331,7 +332,7 @@ static struct harness_process *unit_start(const char *queue)
         .env = HARNESS_LIST(state)});
 }
 
-/* The lines of README.md but for systemctl and journalctl, for another queue
+/* The lines of README.md, except systemctl and journalctl, for another queue
  * and below the stage. */
 Test(install, service_is_set_up_by_the_lines_of_the_readme)
 {
@@ -397,7 +398,7 @@ Test(install, service_runs_a_plugin_without_a_command)
 }
 
 #ifndef __SANITIZE_ADDRESS__
-/* example_run - it consumes a message of the queue */
+/* Check that a program consumes a message of the queue. */
 static void example_run(const char *program, const char *prefix)
 {
     const char *q = harness_queue(0, 0);
@@ -413,7 +414,7 @@ static void example_run(const char *program, const char *prefix)
     cr_assert_eq(harness_stop(p, 5000), 0, "%s", harness_stderr(p, NULL));
 }
 
-/* With the lines of docs/library.md. */
+/* Built by the lines in docs/library.md. */
 Test(install, a_program_is_made_with_pkg_config_and_either_library)
 {
     if (!harness_has("pkg-config"))
@@ -425,7 +426,7 @@ Test(install, a_program_is_made_with_pkg_config_and_either_library)
                    "exec pkg-config --define-variable=prefix=\"$at\" "
                    "--define-variable=libdir=\"$at/lib\" "
                    "--define-variable=includedir=\"$at/include\" \"$@\"");
-    /* No blanks here: pkg-config puts backslashes before them. */
+    /* The path has no blanks here, because pkg-config escapes them. */
     sh("mv \"$1\" ./at; export PKG_CONFIG_PATH=$PWD/at/lib/pkgconfig;"
        "page=at/share/doc/mqworker/docs; cp $page/example.c .;"
        "awk '/^```/ { on = $0 == \"```sh link\"; next } on' $page/library.md"
@@ -517,7 +518,7 @@ static const char *deb_find(const char *name)
     return path;
 }
 
-/* deb_list - paths of a package without directories and documents */
+/* List the paths of a package without directories and documents. */
 static const char *deb_list(const char *name)
 {
     return sh("dpkg-deb -c \"$1\" | awk '!/^d/ { print $1, $2, $6 }' |"
@@ -577,8 +578,8 @@ Test(install, debian_scripts_keep_the_list_of_enabled_units)
     free(debian);
 }
 
-/* dpkg itself, with a system of its own: $1 the package. An older one is made
- * of it, which had a page that is gone and another example. */
+/* Run dpkg itself on a system of its own: $1 is the package. An older package
+ * is made from it, with a page that was removed since and another example. */
 static const char upgrade[] =
     "mkdir -p sys/var/lib/dpkg/info sys/var/lib/dpkg/updates"
     "  sys/var/lib/dpkg/triggers sys/etc sys/usr/bin;"

@@ -1,5 +1,4 @@
-/* test_man.c - The man pages: every flag that --help has, and none that it
- * has not */
+/* test_man.c - man pages: exactly the flags of --help */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -9,8 +8,8 @@
 
 TestSuite(man, .init = harness_init, .fini = harness_fini);
 
-/* page_read - docs/NAME.1 of the source tree, which is the working directory of
- * make, or $MQW_DOCS */
+/* Read docs/NAME.1 of the source tree, which is in the working directory of
+ * make or in $MQW_DOCS. */
 static const char *page_read(const char *name)
 {
     static char page[128 << 10];
@@ -24,7 +23,7 @@ static const char *page_read(const char *name)
     return page;
 }
 
-/* find_flag - the text after `prefix` and a whole flag name; NULL if missing */
+/* Return the text after `prefix` and a whole flag name; NULL if missing. */
 static const char *find_flag(const char *text, const char *prefix,
                              const char *flag)
 {
@@ -36,7 +35,7 @@ static const char *find_flag(const char *text, const char *prefix,
     return NULL;
 }
 
-/* flag_copy - the flag name that starts at `at` */
+/* Copy the flag name that starts at `at`. */
 static const char *flag_copy(const char *at)
 {
     static char flag[64];
@@ -44,7 +43,7 @@ static const char *flag_copy(const char *at)
     return flag;
 }
 
-/* each_line - call `look` with each line of a text */
+/* Call `look` with each line of a text. */
 static void each_line(const char *text,
                       void (*look)(const char *line, const char *other),
                       const char *other)
@@ -55,7 +54,7 @@ static void each_line(const char *text,
 
 static int flags_seen;
 
-/* help_line - a line of --help that starts a flag: the page has it */
+/* Check that the page has the flag with which a line of --help starts. */
 static void help_line(const char *line, const char *page)
 {
     size_t indent = strspn(line, " ");
@@ -66,7 +65,7 @@ static void help_line(const char *line, const char *page)
     flags_seen++;
 }
 
-/* page_line - a line of the page that starts a flag: --help has it */
+/* Check that --help has the flag with which a line of the page starts. */
 static void page_line(const char *line, const char *help)
 {
     if (strncmp(line, ".It Fl ", 7) != 0)
@@ -77,7 +76,7 @@ static void page_line(const char *line, const char *help)
     flags_seen++;
 }
 
-/* help_of - all help texts of a program, NULL-terminated list of verbs */
+/* Return all help texts of a program; the list of verbs ends with NULL. */
 static const char *help_of(const char *program, const char *const *verbs)
 {
     static char help[64 << 10];
@@ -92,7 +91,7 @@ static const char *help_of(const char *program, const char *const *verbs)
     return help;
 }
 
-/* compare - help and page both ways */
+/* Compare help and page in both directions. */
 static void compare(const char *help, const char *page, int least)
 {
     each_line(help, help_line, page);
@@ -130,8 +129,8 @@ Test(man, mqctl_and_its_help_name_the_same_flags)
     compare(help, page_read("mqctl.1"), 10);
 }
 
-/* default_of - what a flag's help ends with, "(default X)", to `out`; false: it
- * has none. Lines of help are wrapped. */
+/* Copy the default at the end of a flag's help, "(default X)". Return false if
+ * there is none. Lines of help are wrapped. */
 static bool default_of(const char *help, size_t size, char out[64])
 {
     static const char lead[] = "(default ";
@@ -153,14 +152,14 @@ static bool default_of(const char *help, size_t size, char out[64])
     return true;
 }
 
-/* page_default - the line of the page that says the default of a flag */
+/* Check that the page has a line with the default of a flag. */
 static void page_default(const char *page, const char *flag, const char *is)
 {
     char want[160], line[160];
     const char *at, *end;
 
     at = find_flag(page, ".It Fl -", flag);
-    if (!at) /* it has a letter, too */
+    if (!at) /* the flag also has a letter */
         at = find_flag(page, " , Fl -", flag);
     cr_assert(at, "--%s is not in the page", flag);
     end = strstr(at + 1, "\n.It ");

@@ -1,5 +1,5 @@
-/* test_notify.c - mqworker under a service manager: what it says, what it
- * takes over */
+/* test_notify.c - mqworker under a service manager: notifications, and queues
+ * that are passed in */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/preload.h"
@@ -21,7 +21,8 @@ TestSuite(notify, .init = preload_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
-/* The manager's end, and all that came so far, one line for each assignment. */
+/* The socket of the manager, and all assignments received so far, one a
+ * line. */
 struct manager {
     int fd;
     char env[160];
@@ -29,8 +30,8 @@ struct manager {
     size_t size;
 };
 
-/* manager_at - a socket of that name, where a worker finds it; one that begins
- * with @ is in no file system */
+/* Make a socket where a worker finds it. A name that begins with @ is in no
+ * file system. */
 static struct manager *manager_at(const char *name)
 {
     static struct manager m;
@@ -55,7 +56,7 @@ static struct manager *manager_open(void)
     return manager_at(harness_path("notify"));
 }
 
-/* heard - whether that was said so far */
+/* Return true if that was received so far. */
 static bool heard(struct manager *m, const char *text)
 {
     ssize_t n;
@@ -69,7 +70,7 @@ static bool heard(struct manager *m, const char *text)
     return strstr(m->heard, text) != NULL;
 }
 
-/* count_in - how often `text` is in `all` */
+/* Count how often `text` is in `all`. */
 static int count_in(const char *all, const char *text)
 {
     int n = 0;
@@ -79,7 +80,7 @@ static int count_in(const char *all, const char *text)
     return n;
 }
 
-/* count - how often that was said so far */
+/* Count how often that was received so far. */
 static int count(struct manager *m, const char *text)
 {
     (void)heard(m, text);
@@ -109,7 +110,7 @@ Test(notify, manager_hears_ready_status_and_stopping)
     harness_until(heard(m, "dead] [paused]\n"), 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(count(m, "STOPPING=1\n"), 1, "%s", m->heard);
-    /* The grace, twice --kill-after, and 10 s: no kill before they are over. */
+    /* The grace, twice --kill-after, and 10 s: no kill before that. */
     cr_assert(heard(m, "EXTEND_TIMEOUT_USEC=40000000\n"), "%s", m->heard);
     cr_assert_not(heard(m, "WATCHDOG=1"));
 }
@@ -130,8 +131,8 @@ Test(notify, manager_with_an_abstract_name_hears_the_same)
     cr_assert(heard(m, "STOPPING=1\n"));
 }
 
-/* Its queue of datagrams is soon full. What it does not take is not told, and
- * READY was the first. */
+/* The socket of the manager is soon full. Notifications that do not fit are
+ * dropped; READY was the first. */
 Test(notify, manager_that_does_not_read_holds_nobody_up)
 {
     struct manager *m = manager_open();
@@ -139,7 +140,7 @@ Test(notify, manager_that_does_not_read_holds_nobody_up)
     struct harness_process *w = served(m, "WATCHDOG_USEC", q, "--", RECORD);
 
     harness_wait_log(w, "event=started", 5000);
-    for (int i = 1; i <= 40; i++) { /* a title each */
+    for (int i = 1; i <= 40; i++) { /* each message changes the title */
         harness_signal(w, SIGUSR2);
         harness_until(count_in(harness_stderr(w, NULL), "event=paused") == i,
                       5000);
@@ -154,8 +155,8 @@ Test(notify, manager_that_does_not_read_holds_nobody_up)
     cr_assert_leq(count(m, "STATUS="), 80);
 }
 
-/* They hear nothing, which is told once: under Type=notify the start is going
- * to time out. */
+/* Nothing receives notifications, which is logged once: under Type=notify the
+ * start will time out. */
 Test(notify, manager_that_is_not_there_is_named_and_nothing_else_happens)
 {
     char too_long[256] = "NOTIFY_SOCKET=/";
@@ -328,19 +329,19 @@ Test(notify, handlers_do_not_see_the_managers_variables)
     cr_assert_eq(harness_lines_with("vars", "NOTIFY_SOCKET"), 0);
     cr_assert_eq(harness_lines_with("vars", "WATCHDOG_"), 0);
     cr_assert_eq(harness_lines_with("vars", "LISTEN_"), 0);
-    /* Nor the socket to it: the standard ones, and what sh opened itself. */
+    /* not the socket either: only the standard ones and those of sh */
     cr_assert_leq(harness_lines("fds"), 4);
 }
 
 /* ---- a queue that is passed in ---- */
 
-/* passed - a worker of `queue` that is handed the queue `fd_of` */
+/* Run a worker of `queue` that is passed the queue `fd_of`. */
 #define passed(fd_of, whose, queue)                                          \
     harness_run(harness_handler("listen"), fd_of, whose,                     \
                 harness_bin("mqworker"), "--state-dir", harness_state_dir(), \
                 "--no-create", "--max-deliveries", "1", queue, "--", RECORD)
 
-/* Its name is gone: nobody could open it. */
+/* The queue has no name any more, so it could not be opened. */
 Test(notify, queue_that_was_passed_in_is_consumed)
 {
     const char *q = harness_queue(0, 0);
@@ -352,8 +353,8 @@ Test(notify, queue_that_was_passed_in_is_consumed)
     cr_assert_eq(harness_queue_length(q), -1);
 }
 
-/* The worker executes itself after a removal: it is ready again, and has the
- * queue from the manager, as descriptor 3, not by its name. */
+/* After a removal the worker executes itself: it reports READY again and gets
+ * the queue from the manager as descriptor 3, not by its name. */
 Test(notify, restart_in_place_is_no_stop_and_keeps_the_queue)
 {
     struct manager *m = manager_open();
@@ -381,8 +382,8 @@ Test(notify, restart_in_place_is_no_stop_and_keeps_the_queue)
     cr_assert_eq(count(m, "STOPPING=1\n"), 1, "%s", m->heard);
 }
 
-/* Custody is gone and the disk is full, so messages in flight can be written
- * nowhere. The end waits, and the manager must not kill the worker for that. */
+/* Custody was removed and the disk is full, so messages in flight cannot be
+ * saved. The stop waits, and the manager must not kill the worker for that. */
 Test(notify, manager_hears_of_an_end_that_waits_for_the_disk)
 {
     struct manager *m = manager_open();

@@ -1,5 +1,4 @@
-/* test_run_tests.c - scripts/check ends with a verdict, whatever became of
- * the tests */
+/* test_run_tests.c - scripts/check always ends with a verdict */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -10,8 +9,8 @@
 
 TestSuite(run_tests, .init = harness_init, .fini = harness_fini);
 
-/* Scripts of the tree ($1) with a `make` that builds nothing and runs the
- * programs of this directory. */
+/* The scripts of the tree ($1) with a `make` that builds nothing, and the
+ * programs in this directory. */
 static const char tree[] =
     "rm -rf scripts broken; mkdir scripts; cp \"$1\"/scripts/check "
     "\"$1\"/scripts/run-tests "
@@ -24,11 +23,11 @@ static const char tree[] =
     "printf '#!/bin/sh\\necho \"\\033[1mSynthesis: Tested: \\033[0m7 |"
     " Passing: 7\"\\n' >test_a; sed s/7/30/g test_a >test_b;"
     "printf '#!/bin/sh\\n' >stress_c; chmod 755 make test_[ab] stress_c;"
-    /* Without its time. */
+    /* The time is left out. */
     "run() { { scripts/check && s=0 || s=$?; echo status $s; } 2>err |"
     " tail -n 2 | sed 's/[0-9]* min [0-9]* s$/TIME/'; };";
 
-/* said - the last two lines of scripts/check, after `change` */
+/* Return the last two lines of scripts/check after `change`. */
 static const char *said(const char *change)
 {
     char script[2048], *top = realpath(".", NULL);
@@ -58,7 +57,7 @@ Test(run_tests, check_ends_with_programs_tests_time_and_verdict)
                      "status 1\n");
 }
 
-/* Whoever asks for one of these gets that one, and its verdict. */
+/* ONLY with one of these runs that one, and reports its verdict. */
 Test(run_tests, those_that_run_alone_run_where_there_are_no_others)
 {
 #define ONLY_ALONE "sed -i 's,-j 2 .*--alone,-j 2 --alone,' make;"
@@ -70,7 +69,7 @@ Test(run_tests, those_that_run_alone_run_where_there_are_no_others)
                      "status 1\n");
 }
 
-/* run_programs - scripts/run-tests with `arguments`; `script` makes programs */
+/* Run scripts/run-tests with `arguments`; `script` makes the programs. */
 static struct harness_result run_programs(const char *script,
                                           const char *arguments)
 {
@@ -149,7 +148,7 @@ Test(run_tests, why_tests_were_skipped_is_told_once)
     cr_assert(strstr(r.out, "\nskipped: 2: no ps here\n"), "%s", r.out);
 }
 
-/* A test makes a folder as the harness does, and waits. */
+/* Start a test that makes a folder as the harness does, and waits. */
 static struct harness_process *run_that_hangs(void)
 {
     harness_script("stress_hang",
@@ -167,7 +166,7 @@ static struct harness_process *run_that_hangs(void)
     return p;
 }
 
-/* left - what is there of a run */
+/* List what a run has left. */
 static const char *left(void)
 {
     struct harness_result r = harness_run(

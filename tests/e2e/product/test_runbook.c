@@ -1,5 +1,4 @@
-/* test_runbook.c - The operator's pages: their commands work, their tables
- * are complete */
+/* test_runbook.c - pages for operators: commands work, tables are complete */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -11,8 +10,8 @@
 
 TestSuite(runbook, .init = harness_init, .fini = harness_fini);
 
-/* sh - a script in the top of the tree, programs of ours first in PATH, and the
- * state directory of the test; its output */
+/* Run a script in the top of the tree with our programs first in PATH and the
+ * test's state directory; return its output. */
 static struct harness_result sh(const char *script, const char *argument)
 {
     static char path[8192], state[4200];
@@ -30,8 +29,8 @@ static struct harness_result sh(const char *script, const char *argument)
         .env = HARNESS_LIST(path, state)});
 }
 
-/* Commands that only look are in blocks "sh check", one command a line. A
- * doctor that found something (1) has done its work. */
+/* Blocks "sh check" have commands that only look, one a line. mqctl doctor may
+ * find something (1). */
 Test(runbook, commands_that_look_work_as_they_stand)
 {
     const char *q = harness_queue(0, 0);
@@ -72,8 +71,8 @@ Test(runbook, table_of_events_has_every_warning_and_error_and_no_other)
     cr_assert_geq(atoi(r.out), 30, "missing, twice or unknown: %s", r.out);
 }
 
-/* What a page tells to look for is written somewhere; lines that everybody sees
- * are explained in the runbook. */
+/* Log events named on a page must exist in the sources, and those that
+ * operators see must be in the runbook. */
 Test(runbook, events_that_any_page_names_are_logged)
 {
     struct harness_result r =
@@ -107,7 +106,7 @@ Test(runbook, arithmetic_of_the_limit_adds_up)
     cr_assert_str_eq(r.out, "6\n", "%s", r.out);
 }
 
-/* The numbers that mqworker(8) has. */
+/* Compare with the numbers in mqworker(8). */
 Test(runbook, exit_codes_are_those_of_the_man_page)
 {
     struct harness_result r =
@@ -148,7 +147,7 @@ Test(runbook, alerts_name_metrics_that_there_are)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* "expr": "..." of the dashboard; what Grafana puts in has no such name. */
+/* "expr": "..." of the dashboard; variables of Grafana have other names. */
 Test(runbook, the_dashboard_names_metrics_that_there_are)
 {
     const char *q = harness_queue(0, 0);

@@ -1,7 +1,7 @@
-/* test_scale.c - mqworker: many messages that wait
+/* test_scale.c - mqworker: many waiting messages
  *
  * Rows are put into the store as a worker would have left them.
- * tests/bench/rows/bench_restart.c has a million.
+ * tests/bench/rows/bench_restart.c uses a million.
  */
 #include "tests/e2e/tools/run_fixture.h"
 
@@ -23,13 +23,13 @@ static uint64_t clock_ns(clockid_t id)
     return (uint64_t)now.tv_sec * 1000 * NS_MS + (uint64_t)now.tv_nsec;
 }
 
-/* store_path - of the queue */
+/* Return the path of the queue's store. */
 static const char *store_path(const char *q)
 {
     return harness_path("%s%s/store.db", harness_state_dir(), q);
 }
 
-/* store_ready - a worker came and went; the path of what it left */
+/* Run a worker once; return the path of the store that it leaves. */
 static const char *store_ready(const char *q)
 {
     struct harness_process *w =
@@ -38,9 +38,9 @@ static const char *store_ready(const char *q)
     return store_path(q);
 }
 
-/* rows_put - numbers from `first` on that wait, `gap_ns` apart; the body of
- * each is its number and when it is due. In one transaction: each for itself
- * takes long on a busy disk. */
+/* Add rows that wait, numbered from `first` and due `gap_ns` apart; a body has
+ * the number and the time. One transaction is used, because many take long on a
+ * busy disk. */
 static void rows_put(const char *path, int first, int n, uint64_t due_ns,
                      uint64_t gap_ns)
 {
@@ -112,15 +112,16 @@ Test(scale, ten_thousand_delayed_messages_cost_no_slots_and_no_memory)
     cr_assert_eq(harness_lines("spans"), 2);
 }
 
-/* due_check - none ran before it was due; how many, and in *late_ms how long
- * after that, or after the worker had started, the last of them ran */
+/* Check that no message ran before it was due. Return how many ran, and in
+ * *late_ms by how much the last one was late, counted from its time or from the
+ * start of the worker. */
 static size_t due_check(uint64_t *late_ms)
 {
     size_t n;
     uint64_t late = 0;
     const struct run_span *spans = run_spans(&n);
     uint64_t first = UINT64_MAX;
-    /* What the two clocks are apart; nobody sets them meanwhile. */
+    /* Difference of the two clocks, which are not set meanwhile. */
     uint64_t apart = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     bool *seen = calloc(MANY, sizeof *seen);
     for (size_t i = 0; i < n; i++)
@@ -141,8 +142,8 @@ static size_t due_check(uint64_t *late_ms)
     return n;
 }
 
-/* An upper bound of time holds in one of so many runs: in another one the
- * machine may be busy with something else. */
+/* An upper bound of time must hold in one of so many runs, because the machine
+ * may be busy. */
 #define RUNS 3
 
 Test(scale, what_is_due_among_ten_thousand_comes_when_it_is_due)
@@ -156,7 +157,7 @@ Test(scale, what_is_due_among_ten_thousand_comes_when_it_is_due)
         harness_write("spans", "", 0);
         rows_put(path, SOON, MANY - SOON,
                  clock_ns(CLOCK_REALTIME) + 3600000 * NS_MS, 1);
-        /* One each 4 ms, from half a second on. */
+        /* One row every 4 ms, beginning in half a second. */
         rows_put(path, 0, SOON,
                  clock_ns(CLOCK_REALTIME) + run_slow(500) * NS_MS,
                  run_slow(4) * NS_MS);
