@@ -1,5 +1,5 @@
-/* test_dead_limit.c - --keep-dead and --max-dead: the oldest dead letters
- * go, and no others */
+/* test_dead_limit.c - mqworker: --keep-dead and --max-dead remove the oldest
+ * dead letters only */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(dead_limit, .init = harness_init, .fini = harness_fini);
@@ -8,7 +8,7 @@ TestSuite(dead_limit, .init = harness_init, .fini = harness_fini);
     harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \
                 __VA_ARGS__)
 
-/* die - so many more letters, each on its own */
+/* Let so many more messages die. */
 static void die(const char *q, int n, long dead)
 {
     for (int i = 0; i < n; i++)
@@ -16,7 +16,7 @@ static void die(const char *q, int n, long dead)
     harness_until(ctl_number(q, "died") == dead, SOON_MS);
 }
 
-/* letter - whether that number is there */
+/* Return true if the letter exists. */
 static bool letter(const char *q, const char *number)
 {
     return dlq("show", q, number).status == 0;
@@ -59,7 +59,7 @@ Test(dead_limit, is_off_until_it_is_set_and_live_then)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Nobody asks again: the worker looks by itself when the time has come. */
+/* No program asks again: the worker looks by itself at the right time. */
 Test(dead_limit, keep_dead_removes_each_when_its_time_is_over)
 {
     const char *q = harness_queue(0, 0);

@@ -1,7 +1,7 @@
-/* test_kept.c - what a stop leaves is in the store, and none of it in custody
+/* test_kept.c - mqworker: a stop moves messages in flight to the store
  *
- * Between the two workers the custody file is removed, as it is with a
- * container: all that the next one runs comes from the store.
+ * The custody file is removed between the two workers, as happens with a
+ * container, so the next worker gets everything from the store.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static void setup(void)
 
 TestSuite(kept, .init = setup, .fini = harness_fini);
 
-/* mqdlq VERB with the test's state directory; must succeed */
+/* Run mqdlq with the test's state directory; it must succeed. */
 #define mqdlq(verb, ...)                                                     \
     do {                                                                     \
         struct harness_result r_ = harness_run(                              \
@@ -75,7 +75,7 @@ static void run_alone(void)
     cr_assert_eq(harness_busy_slots(queue), 0);
 }
 
-/* runs_check - of each run the attempt, the mark and the body, in order */
+/* Compare body, attempt and mark of each run, in order. */
 static void runs_check(const char *want)
 {
     char got[1024] = "", body[64];
@@ -219,7 +219,8 @@ Test(kept, what_waits_for_its_time_goes_on_waiting)
 
 /* ---- groups ---- */
 
-/* gated_worker - 0.0 of group a runs and waits, 0.1 to 0.3 wait behind it */
+/* Start a worker in which 0.0 of group a runs until its gate opens, with 0.1 to
+ * 0.3 behind it. */
 static struct harness_process *gated_worker(const char *mode)
 {
     struct harness_process *w =
@@ -234,7 +235,7 @@ static struct harness_process *gated_worker(const char *mode)
     return w;
 }
 
-/* ends_in_order - a worker brings all of group a to an end */
+/* Check that a worker finishes all of group a in this order. */
 static void ends_in_order(const char *mode, const char *last, const char *order)
 {
     struct harness_process *w =
@@ -279,7 +280,7 @@ Test(kept, what_waits_behind_a_bounded_run_is_kept)
     ends_in_order("continue", "0.3 ", "0.0 0.1 0.2 0.3 ");
 }
 
-/* Without its place a letter would go behind all that waits for it. */
+/* Without its place, a letter would go behind the messages that wait for it. */
 Test(kept, a_letter_on_its_way_is_still_the_first_of_its_held_group)
 {
     struct harness_process *w;
@@ -291,7 +292,7 @@ Test(kept, a_letter_on_its_way_is_still_the_first_of_its_held_group)
     turns_untell("dead", "0.0");
     turns_tell("gate", "0.0");
     mqdlq("replay", "--all", queue);
-    harness_until_lines("turns", 3, LIMIT); /* it runs again */
+    harness_until_lines("turns", 3, LIMIT); /* the letter runs again */
     harness_signal(w, SIGTERM);
     stops_with_kept(w, 4);
     turns_untell("gate", "0.0");
@@ -350,7 +351,7 @@ Test(kept, a_full_disk_leaves_them_in_custody_and_says_so)
     runs_check("a/1/1 b/1/1 ");
 }
 
-/* killed_at - a worker with two messages that were ended, killed there */
+/* Kill a worker at a step after it has terminated two handlers. */
 static void killed_at(const char *point)
 {
     char at[64];

@@ -1,5 +1,5 @@
-/* test_on_dead.c - --on-dead: a command is told of each dead letter, at
- * least once */
+/* test_on_dead.c - mqworker --on-dead: a command runs at least once for each
+ * dead letter */
 #include <signal.h>
 
 #include "common/state/counters.h"
@@ -14,7 +14,7 @@ TestSuite(on_dead, .init = harness_init, .fini = harness_fini);
 #define FAILS  "--max-attempts", "1"
 #define REJECT "--", "sh", "-c", "exit 65"
 
-/* told - how often the command was told of a letter */
+/* Return how often the command ran for a letter. */
 static size_t told(const char *letter)
 {
     return harness_lines_with("told", letter);
@@ -111,9 +111,9 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Letters that die meanwhile have their turn at once, however long the first
- * one waits by now, and their success makes its wait no shorter: so when the
- * last of them was told, the first one waits for 4 seconds, and not for 1. */
+/* Later letters have their turn immediately, however long the first one waits,
+ * and their success does not shorten its wait. So after the last of them, the
+ * first one waits for 4 seconds and not for 1. */
 Test(on_dead, a_letter_that_always_fails_holds_up_no_other)
 {
     const char *q = harness_queue(0, 0);
@@ -138,8 +138,8 @@ Test(on_dead, a_letter_that_always_fails_holds_up_no_other)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* waiting - how many letters wait by the counters' file; mqctl asks the worker
- * as well, and so wakes it */
+/* Return how many letters wait, from the counters' file: mqctl would ask the
+ * worker and so wake it. */
 static uint64_t waiting(const char *q)
 {
     struct counters_header head;
@@ -155,7 +155,7 @@ static uint64_t waiting(const char *q)
     return head.gauges[COUNTERS_ON_DEAD];
 }
 
-/* No command runs for a letter that is gone, and nothing else happens. */
+/* No command runs for a letter that was removed, and nothing else happens. */
 Test(on_dead, an_idle_worker_shows_that_none_waits_any_more)
 {
     const char *q = harness_queue(0, 0);
@@ -170,7 +170,7 @@ Test(on_dead, an_idle_worker_shows_that_none_waits_any_more)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* The worker goes on beside it, with one thread for handlers. */
+/* The worker has one thread for handlers, which must not be blocked. */
 Test(on_dead, a_hook_that_never_ends_is_ended_and_holds_up_nobody)
 {
     const char *q = harness_queue(0, 0);
@@ -183,7 +183,7 @@ Test(on_dead, a_hook_that_never_ends_is_ended_and_holds_up_nobody)
 
     harness_send_text(q, "bad\n");
     harness_until_lines("told", 1, SOON_MS);
-    for (int i = 0; i < 5; i++) /* with more time than the hook has */
+    for (int i = 0; i < 5; i++) /* with a longer limit than the hook */
         harness_send_text(q, "MQW/1\ntimeout: 60000\n\ngood\n");
     harness_until_lines("runs", 5, SOON_MS);
     cr_assert_not_null(strstr(
@@ -194,7 +194,7 @@ Test(on_dead, a_hook_that_never_ends_is_ended_and_holds_up_nobody)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Killed in the middle, the worker leaves a hook that goes on. */
+/* The killed worker leaves a hook that continues. */
 Test(on_dead, a_hook_that_a_kill_cut_off_runs_again_and_alone)
 {
     const char *q = harness_queue(0, 0);

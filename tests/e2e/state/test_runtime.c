@@ -1,5 +1,5 @@
-/* test_runtime.c - mqworker: what is in flight lies in memory, and is found
- * again wherever the last worker had it */
+/* test_runtime.c - mqworker: messages in flight are in memory, and are found
+ * wherever the last worker had them */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -22,8 +22,7 @@
 TestSuite(runtime, .init = harness_init, .fini = harness_fini);
 
 #define TMPFS 0x01021994
-/* In the custody file, docs/formats/custody.md. */
-/* Runs on in the first worker, ends well in the next one. */
+/* A handler that does not end in the first worker and succeeds in the next. */
 #define HANDLER                                 \
     "read b; echo $b $MQW_REDELIVERED >>runs\n" \
     "[ $MQW_REDELIVERED = 1 ] || exec sleep 1000"
@@ -34,7 +33,7 @@ static struct harness_process *worker(const char *q)
                           harness_script("handler", HANDLER));
 }
 
-/* killed_over - a worker was killed while it had the message `body` */
+/* Kill a worker while it runs the message `body`. */
 static void killed_over(const char *q, const char *body)
 {
     struct harness_process *w = worker(q);
@@ -45,7 +44,7 @@ static void killed_over(const char *q, const char *body)
     harness_kill(w);
 }
 
-/* in_runs - the message ran twice, and said so */
+/* Check that the message ran again, marked. */
 static void in_runs(const char *body)
 {
     const char *line = harness_path("%s 1", body);
@@ -73,7 +72,7 @@ static void folder_remove(const char *path)
     cr_assert_eq(nftw(path, node_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* mounts_own - what is mounted from here on is seen by this test alone */
+/* Make later mounts visible only to this test. */
 static void mounts_own(void)
 {
     if (unshare(CLONE_NEWNS) < 0 ||
@@ -88,7 +87,7 @@ static void memory_at(const char *path, const char *options)
                  strerror(errno));
 }
 
-/* disk_at - what is at `path` is on the disk of the scratch directory */
+/* Put `path` on the disk of the scratch directory. */
 static void disk_at(const char *path)
 {
     const char *source = harness_path("disk.%d", (int)strlen(path));
@@ -102,7 +101,7 @@ static void disk_at(const char *path)
                  strerror(errno));
 }
 
-/* plain - a worker with no $RUNTIME_DIRECTORY and these flags, to its end */
+/* Run a worker with these flags and without $RUNTIME_DIRECTORY. */
 #define plain(q, ...)                                                          \
     harness_run_spec(&(struct harness_spec){                                   \
         .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(),   \
@@ -110,7 +109,7 @@ static void disk_at(const char *path)
                              "-c", "cat >>done; echo >>done"),                 \
         .env = HARNESS_LIST("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR")})
 
-/* ---- where ---- */
+/* ---- default directories ---- */
 
 Test(runtime, by_default_it_is_the_first_directory_in_memory)
 {
@@ -183,8 +182,8 @@ Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)
     cr_assert_eq(harness_lines_with("done", "kept"), 1);
 }
 
-/* Shrink a tmpfs to one block more than is used; false if it was too small for
- * that by then. */
+/* Shrink a tmpfs to one block more than is used. Return false if it became too
+ * small meanwhile. */
 static bool full_made(const char *folder)
 {
     struct statvfs room;
@@ -218,7 +217,7 @@ Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
     r = plain(q, "-c", "2", "--runtime-dir", small);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_eq(harness_lines_with("done", "kept"), 1);
-    /* To grow is refused in the same way, and it runs on. */
+    /* Growing is refused in the same way, and the worker goes on. */
     struct harness_process *w = harness_worker(
         q, "-c", "2", "--runtime-dir", small, "--", harness_handler("record"));
     harness_wait_log(w, "event=started", SOON_MS);
@@ -233,7 +232,7 @@ Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* may_lock - a worker without a capability; `limit`: what it may lock */
+/* Start a worker without the capability; `limit` is what it may lock. */
 static struct harness_process *may_lock(const char *q, const char *limit)
 {
     return harness_program("setpriv", "--bounding-set=-ipc_lock", "prlimit",
@@ -241,7 +240,7 @@ static struct harness_process *may_lock(const char *q, const char *limit)
                            harness_state_dir(), "-c", "2", q, "--", "true");
 }
 
-/* may_lock_skip - where that tells nothing */
+/* Skip the test where it would prove nothing. */
 static void may_lock_skip(void)
 {
     if (geteuid() != 0)
@@ -294,8 +293,8 @@ Test(runtime, what_cannot_be_locked_later_is_told_then_and_by_doctor)
 #define POD_ID   1000
 #define POD_USER "1000"
 
-/* pod - as docs/examples/kubernetes.yaml has it: a state directory of the
- * user's, and at `path` a tmpfs of root's with that mode and group */
+/* Mount what docs/examples/kubernetes.yaml describes: a state directory owned
+ * by the user, and at `path` a tmpfs of root with these options. */
 static const char *pod(const char *path, const char *options)
 {
     if (geteuid() != 0)
@@ -325,7 +324,7 @@ static const char *pod_folder(const char *runtime, const char *q)
     return harness_folder_in(runtime, "/run/state", q);
 }
 
-/* pod_runs - a message is run, and what is in flight is in `folder` */
+/* Check that a message runs and that custody is in `folder`. */
 #define pod_runs(uid, q, folder, ...)                                          \
     do {                                                                       \
         struct harness_result pod_r_;                                          \
@@ -378,14 +377,14 @@ Test(runtime, what_others_do_in_a_shared_volume_is_noticed)
 
     snprintf(folder_q, sizeof folder_q, "%s", pod_folder("/run/mqworker", q));
     snprintf(moved, sizeof moved, "%s.moved", folder_q);
-    /* A folder of one's own in the place of the worker's. */
+    /* Another user makes the folder before the worker does. */
     r = as_user("1001", "mkdir", folder_q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     r = pod_worker(POD_USER, q, "--runtime-dir", "/run/mqworker");
     cr_assert_eq(r.status, 73, "%s", r.err);
     cr_assert(strstr(r.err, "belongs to uid 1001"), "%s", r.err);
     cr_assert_eq(rmdir(folder_q), 0);
-    /* The worker's is moved away under it. */
+    /* Another user moves the worker's folder away. */
     struct harness_process *w = harness_start(&(struct harness_spec){
         .argv =
             HARNESS_LIST("setpriv", "--reuid=" POD_USER, "--regid=" POD_USER,
@@ -404,7 +403,8 @@ Test(runtime, what_others_do_in_a_shared_volume_is_noticed)
     harness_wait_log(w, line, SOON_MS);
     r = as_user("1001", "mv", moved, folder_q);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    harness_wait_log(w, "event=file_back queue=", SOON_MS); /* not its hint */
+    /* The hint of file_gone names the event as well */
+    harness_wait_log(w, "event=file_back queue=", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -420,14 +420,14 @@ Test(runtime, an_open_directory_that_is_no_volume_is_refused)
     cr_assert(strstr(r.err, "have root do `chmod go-w /run/mqworker/open`, or "
                             "give another --runtime-dir DIR"),
               "%s", r.err);
-    /* Nor is the state kept in a directory of that kind. */
+    /* The state is not kept in such a directory either. */
     memory_at("/run/mqworker/open", "mode=0777");
     r = pod_worker(POD_USER, q, "--state-dir", "/run/mqworker/open");
     cr_assert_eq(r.status, 73, "%s", r.err);
     cr_assert(strstr(r.err, "give another --state-dir"), "%s", r.err);
 }
 
-/* ---- what the last one left ---- */
+/* ---- messages of the last worker ---- */
 
 Test(runtime, another_directory_is_refused_until_the_messages_are_done)
 {
@@ -448,7 +448,7 @@ Test(runtime, another_directory_is_refused_until_the_messages_are_done)
     cr_assert(strstr(r.err, was) && strstr(r.err, drain), "%s", r.err);
     cr_assert(!harness_exists(other));
     cr_assert_eq(harness_lines("runs"), 1, "nothing was touched");
-    /* As the line says; what the environment says does not matter now. */
+    /* Do what the line says; the environment does not matter. */
     w = harness_start(&(struct harness_spec){
         .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), q,
                              "--", harness_path("handler")),
@@ -501,7 +501,7 @@ Test(runtime, custody_that_is_gone_is_told_with_its_path)
     cr_assert(strstr(line, folder(q)), "%s", line);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     folder_remove(folder(q));
-    w = worker(q); /* nothing was in it */
+    w = worker(q); /* nothing was in custody */
     harness_wait_log(w, "event=started", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_log_count(w, "custody_missing"), 0);
@@ -518,9 +518,10 @@ Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
     cr_assert(strstr(said, harness_path("%s, and runs when", folder(q))) &&
                   strstr(said, "; 1 message in flight stays in "),
               "%s", said);
-    w = worker(q); /* it makes the queue again */
+    w = worker(q); /* the worker creates the queue again */
     in_runs("held");
-    harness_until(ctl_number(q, "done") == 1, SOON_MS); /* not before its end */
+    /* The handler must have exited */
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
     harness_kill(w);
     said = ctl_out("remove", q);
     cr_assert_null(strstr(said, "stay"), "%s", said);
@@ -545,14 +546,15 @@ Test(runtime, what_is_in_flight_outlives_its_state_directory)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A message fails once, then its second run hangs, until the file `ok`. */
+/* A handler that fails once, and hangs in its second run until the file `ok`
+ * exists. */
 #define RETRIED                                                               \
     "--backoff", "1ms", "--", "sh", "-c",                                     \
         "read m; echo $m $MQW_ATTEMPT $MQW_REDELIVERED >>runs; [ -e ok ] && " \
         "exit 0; case $m:$MQW_ATTEMPT in later*) exit 1;; *:1) exit 1;; "     \
         "esac; exec sleep 60"
 
-/* killed_retry - a worker was killed during the second run of `body` */
+/* Kill a worker during the second run of `body`. */
 static void killed_retry(const char *q, const char *body)
 {
     struct harness_process *w = harness_worker(q, RETRIED);
@@ -581,8 +583,8 @@ Test(runtime, a_retry_in_flight_outlives_its_state_directory)
     cr_assert_eq(harness_log_count(w, "event=custody_of_other_store"), 0);
 }
 
-/* As two containers with one path of their state directories have it, if they
- * see the same memory. */
+/* Two containers that use the same path for their state directories and share
+ * memory. */
 Test(runtime, messages_of_another_store_are_left_alone)
 {
     const char *q = harness_queue(0, 0), *ours = harness_path("ours");
@@ -633,9 +635,9 @@ Test(runtime, totals_outlive_the_memory_after_an_orderly_stop)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* ---- what it is for ---- */
+/* ---- purpose ---- */
 
-/* written - bytes that process has had written to disks */
+/* Return the bytes that a process has written to disks. */
 static long long written(const struct harness_process *w)
 {
     const char *text =

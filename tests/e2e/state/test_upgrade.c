@@ -1,8 +1,8 @@
-/* test_upgrade.c - mqworker, mqdlq, mqctl: what a killed worker left in another
- * place and run of the machine is taken over whole; what another version left
- * is refused, and stays as it is
+/* test_upgrade.c - mqworker, mqdlq, mqctl: state of other versions
  *
- * tests/golden/make says which messages there are.
+ * State that a killed worker left, at another path and in another boot of the
+ * machine, is taken over completely. State of an unknown version is refused
+ * and not changed. tests/golden/make describes the messages.
  */
 #include "tests/harness/custody_seal.h"
 #include "tests/harness/harness.h"
@@ -20,7 +20,7 @@
 TestSuite(upgrade, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS    20000
-#define VERSION_AT 8 /* in the custody file, docs/formats/custody.md */
+#define VERSION_AT 8 /* offset in the custody file (docs/formats/custody.md) */
 #define GOLDEN     "version-1"
 
 /* ---- folders ---- */
@@ -35,8 +35,8 @@ static const char *in_memory(const char *q)
     return harness_runtime_folder(q);
 }
 
-/* The folders of the archive $1 become those of a queue, $2 and $3, in the run
- * of the machine $4. "": it was started since, and memory is empty. */
+/* Make the folders of archive $1 those of a queue, $2 and $3, in boot $4 of the
+ * machine; "": the machine was restarted since, so memory is empty. */
 static const char place[] =
     "umask 077\n"
     "mkdir golden; tar -xzf $1 -C golden\n"
@@ -45,7 +45,7 @@ static const char place[] =
     "sed -i \"s|^folder .*|folder $3|; s|^home .*|home $2|\" $2/runtime\n"
     "[ -z \"$4\" ] || sed -i \"s/^boot .*/boot $4/\" $2/runtime\n";
 
-/* Return this run of the machine, as a worker names it in `runtime`. */
+/* Return this boot of the machine as a worker names it in `runtime`. */
 static const char *boot_now(void)
 {
     const char *q = harness_queue(0, 256);
@@ -62,8 +62,8 @@ static const char *boot_now(void)
     return text;
 }
 
-/* Say in the store and in custody that they are of this run of the machine, and
- * in the store that its queue was in this IPC namespace. */
+/* Set this boot of the machine in the store and in custody, and the IPC
+ * namespace of the queue in the store. */
 static void boots_edit(const char *q, const char *boot)
 {
     int fd = open(harness_path("%s/custody", in_memory(q)), O_RDWR | O_CLOEXEC);
@@ -98,7 +98,7 @@ static void placed(const char *q, bool same_boot)
     free(golden);
 }
 
-/* sum - of all files, but for what SQLite makes anew */
+/* Return a check sum of all files except those that SQLite recreates. */
 static const char *sum(const char *q)
 {
     return harness_run("sh", "-euc",
@@ -110,7 +110,7 @@ static const char *sum(const char *q)
 
 /* ---- one that can be read ---- */
 
-/* Each message says how it was run; none fails. */
+/* A handler that notes attempt and mark and never fails. */
 #define HANDLER "read -r b; echo \"$b $MQW_ATTEMPT $MQW_REDELIVERED\" >>ran"
 
 static struct harness_process *worker(const char *q, const char *more)
@@ -119,7 +119,8 @@ static struct harness_process *worker(const char *q, const char *more)
                           harness_script("handler", HANDLER));
 }
 
-/* ran - messages NAME `from` to `to` ran, once: at that attempt, and marked */
+/* Check that messages NAME `from` to `to` ran once, in this attempt and with
+ * this mark. */
 static void ran(const char *name, int from, int to, int attempt, bool marked)
 {
     for (int n = from; n <= to; n++) {
@@ -131,7 +132,7 @@ static void ran(const char *name, int from, int to, int attempt, bool marked)
     }
 }
 
-/* in_order - as they were sent, those of a group ran */
+/* Check that messages of a group ran in the order sent. */
 static void in_order(const char *name, int from, int to)
 {
     const char *all = harness_read("ran", NULL), *last = all;
@@ -147,7 +148,7 @@ static void in_order(const char *name, int from, int to)
     }
 }
 
-/* letter - there is one, with all that was known of it */
+/* Check that a letter exists with all its fields. */
 static void letter(const char *q, const char *body, const char *reason)
 {
     size_t count;
@@ -174,8 +175,8 @@ static size_t letters(const char *q)
     return count;
 }
 
-/* all_ran - a worker of today runs what there is, whenever it is due, and ends;
- * the next one finds nothing */
+/* Run everything by a current worker, whenever it is due; the next worker must
+ * find nothing. */
 static void all_ran(const char *q, size_t lines)
 {
     struct harness_process *w = worker(q, "--max-attempts=9");
@@ -192,7 +193,7 @@ static void all_ran(const char *q, size_t lines)
     cr_assert_eq(harness_lines("ran"), lines, "%s", harness_read("ran", NULL));
 }
 
-/* Send a letter of the archive once more. */
+/* Replay a letter of the archive. */
 static void replayed(const char *q, size_t lines)
 {
     size_t before = letters(q);
@@ -206,7 +207,7 @@ static void replayed(const char *q, size_t lines)
     cr_assert_eq(letters(q), before - 1);
 }
 
-/* waited - what is in the store is what it was */
+/* Check that the store has what it had. */
 static void waited(bool marked)
 {
     ran("retry", 1, 2, 2, marked);
@@ -219,7 +220,7 @@ static void waited(bool marked)
                      0);
 }
 
-/* All of it is run, and what had begun says so. */
+/* All messages run, and those that had started are marked. */
 Test(upgrade, what_a_kill_left_is_run)
 {
     const char *q = harness_queue(0, 256);
@@ -242,7 +243,7 @@ Test(upgrade, what_a_kill_left_is_run)
     replayed(q, lines);
 }
 
-/* What was on the disk is there. The tools come first. */
+/* Only files on disk are left. The tools are run first. */
 Test(upgrade, what_a_reboot_left_is_run)
 {
     const char *q = harness_queue(0, 256);
@@ -255,12 +256,12 @@ Test(upgrade, what_a_reboot_left_is_run)
     cr_assert(strstr(r.out, "retry"), "%s", r.out);
     all_ran(q, 16);
     cr_assert_eq(harness_lines_with("ran", "running"), 0);
-    waited(true); /* custody says which had begun */
+    waited(true); /* custody has the marks */
     letter(q, "again 1", "rejected");
     cr_assert_eq(letters(q), 3);
 }
 
-/* Return all statements that make a store's tables, sorted by name. */
+/* Return all statements that create a store's tables, sorted by name. */
 static const char *schema(const char *store)
 {
     static char text[2][16384];
@@ -310,7 +311,7 @@ Test(upgrade, a_store_of_the_archive_gets_the_tables_of_a_new_one)
 
 /* ---- one that cannot be read ---- */
 
-/* refused - status 78, with these words */
+/* Check status 78 with these words. */
 static void refused(struct harness_result r, const char *words)
 {
     cr_assert_eq(r.status, EX_CONFIG, "%d: %s%s", r.status, r.out, r.err);
@@ -323,7 +324,8 @@ static struct harness_result worker_refused(const char *q)
                        "--exit-when-idle", q, "--", "true");
 }
 
-/* tools_refuse - mqctl where it needs both; the words are doctor's, too */
+/* Check that mqctl refuses where it needs both files; doctor prints the same
+ * words. */
 static void tools_refuse(const char *q, const char *words)
 {
     static const char *const verbs[] = {"list", "groups"};
@@ -381,7 +383,7 @@ Test(upgrade, custody_of_another_version_is_refused_and_stays_as_it_is)
     cr_assert_str_eq(sum(q), before);
 }
 
-/* What ended and is in the spool still would run again. */
+/* Done messages that are still in the spool would run again. */
 Test(upgrade, ends_of_a_newer_version_are_refused_and_stay_as_they_are)
 {
     const char *q = harness_queue(0, 256), *before, *path;

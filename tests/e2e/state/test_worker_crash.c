@@ -1,5 +1,5 @@
-/* test_worker_crash.c - mqworker: one worker, killed; the many kills are in
- * tests/crash */
+/* test_worker_crash.c - mqworker: one killed worker; tests/crash has many
+ * kills */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -14,7 +14,7 @@ TestSuite(worker_crash, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
-/* Notes what it was told and its pid, then stays. */
+/* A handler that notes its environment and its pid, and stays. */
 #define STAYS                                                              \
     "--", "sh", "-c",                                                      \
         "setsid sleep 1000 & echo \"$MQW_ID $MQW_ATTEMPT $MQW_REDELIVERED" \
@@ -25,7 +25,7 @@ struct stay {
     int attempt, redelivered, pid, escaped;
 };
 
-/* stay_read - the line that run `number` wrote */
+/* Read the line of run `number`. */
 static struct stay stay_read(size_t number)
 {
     struct stay s;
@@ -56,10 +56,10 @@ Test(worker_crash, the_message_of_a_killed_worker_runs_again_and_says_so)
                      "the same message, no attempt counted");
 }
 
-/* ---- a /proc that shows nothing ---- */
+/* ---- a /proc without processes ---- */
 
-/* elsewhere - the worker as it starts after a shell's `first` in a namespace of
- * its own; NULL: we may not make one */
+/* Start the worker in a namespace of its own, after a shell has run `first`;
+ * NULL: not permitted. */
 static struct harness_process *elsewhere(const char *flag, const char *first,
                                          const char *q)
 {
@@ -74,7 +74,8 @@ static struct harness_process *elsewhere(const char *flag, const char *first,
                              RECORD)});
 }
 
-/* still_killed - a refused start is not the end of the worker before it */
+/* Check that after a refused start the worker before it still counts as
+ * killed. */
 static void still_killed(const char *q, pid_t pid)
 {
     struct harness_result r =
@@ -93,8 +94,9 @@ static void still_killed(const char *q, pid_t pid)
               r.out);
 }
 
-/* blind_check - it is refused while a message may be running, with the reason;
- * nothing is lost, and the handler that is left ends before the next run */
+/* Check that the worker refuses to start while a message may be running, with
+ * the reason; nothing is lost, and the leftover handler is terminated before
+ * the next run. */
 static void blind_check(const char *flag, const char *first, const char *why)
 {
     const char *q = harness_queue(0, 0);
@@ -138,10 +140,10 @@ Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
     blind_check("-mpf", ":", "/proc: it is of another PID namespace");
 }
 
-/* ---- a handler that takes the worker along ---- */
+/* ---- a handler that kills the worker ---- */
 
-/* Run a body: `poison` ends the worker while the others run, which take their
- * time. $1 is the body, $2 whether it may be a repeat. */
+/* Run a body. `poison` kills the worker while others run. $1 is the body, $2
+ * its mark. */
 #define BODY                                                  \
     "one() {\n"                                               \
     "    case $1 in\n"                                        \
@@ -151,7 +153,7 @@ Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
     "}\n"
 #define RUNS_ONE \
     BODY "worker=$PPID; read -r body || :; one $body $MQW_REDELIVERED\n"
-/* Answer each message when it has run, several at once. */
+/* A child that answers each message when it has run, several at once. */
 #define RUNS_MANY                                                      \
     BODY "worker=$PPID\n"                                              \
          "while read -r msg id size rest; do read -r body\n"           \
@@ -159,8 +161,8 @@ Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
          "    { one $body $again; echo OK $id; } &\n"                  \
          "done; wait\n"
 
-/* Start workers until one ends well: with a poison among good ones, only the
- * poison is dead. */
+/* Start workers until one exits with 0: of a poison among good messages, only
+ * the poison may be dead. */
 static void poisoned(const char *const *options, const char *script,
                      bool grouped)
 {
@@ -233,7 +235,7 @@ Test(worker_crash, so_is_one_of_a_window)
 
 /* ---- another PID namespace ---- */
 
-/* Ends its worker, and goes on until there is a file `go`. */
+/* A handler that kills its worker and continues until the file `go` exists. */
 #define OUTLIVES                                                             \
     "--", "sh", "-c",                                                        \
         "echo \"begin $MQW_REDELIVERED\" >>spans\n"                          \
@@ -241,9 +243,9 @@ Test(worker_crash, so_is_one_of_a_window)
         "until [ $MQW_REDELIVERED = 1 ] || [ -e go ]; do sleep 0.05; done\n" \
         "echo \"end $MQW_REDELIVERED\" >>spans"
 
-/* Return a worker as another container runs it: /proc shows its own PID
- * namespace. What unshare starts is the first process there, and the kernel
- * ends all others with it: `init`, or the worker. */
+/* Start a worker as in another container: /proc shows its own PID namespace.
+ * When the first process there exits, the kernel kills all others: `init` adds
+ * such a process, otherwise the worker is the first. */
 #define CONTAINER(init, ...)                                                   \
     harness_start(&(struct harness_spec){                                      \
         .argv = HARNESS_LIST("unshare", "-pf", "--mount-proc", "--kill-child", \
@@ -257,8 +259,8 @@ static bool containers(void)
     return harness_run("unshare", "-pf", "--mount-proc", "true").status == 0;
 }
 
-/* Return how many handlers of a queue are counted; -1: there is no
- * semaphore. Its key is made of the random number in the custody file. */
+/* Return how many handlers of a queue the semaphore counts; -1: there is no
+ * semaphore. Its key is made from the random number in the custody file. */
 static int counted_in(const char *custody)
 {
     size_t size;
@@ -337,7 +339,7 @@ Test(worker_crash, handlers_are_counted_while_they_live_and_nothing_is_left)
     cr_assert_eq(counted_in(kept), -1);
 }
 
-/* A container that is gone has no handlers. */
+/* A container that has ended has no handlers. */
 Test(worker_crash, a_container_whose_first_process_was_the_worker_is_over)
 {
     const char *q = harness_queue(0, 0);
@@ -457,7 +459,7 @@ Test(worker_crash, what_had_not_started_is_not_counted)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    for (int i = 0; i < 2; i++) { /* held: its handler cannot be started */
+    for (int i = 0; i < 2; i++) { /* taken, but the handler cannot be started */
         struct harness_process *w = harness_worker(
             q, "--max-crashes", "1", "--", harness_path("missing"));
         harness_wait_log(w, "event=breaker_open", 5000);

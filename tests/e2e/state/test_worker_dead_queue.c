@@ -1,5 +1,5 @@
-/* test_worker_dead_queue.c - mqworker --dead-letter-queue: letters move on
- * as there is room */
+/* test_worker_dead_queue.c - mqworker --dead-letter-queue: letters move when
+ * the queue has room */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
@@ -15,7 +15,7 @@ TestSuite(worker_dead_queue, .init = harness_init, .fini = harness_fini);
 
 #define DIES "--", "sh", "-c", "exit 65"
 
-/* next_check - wait for the next message of the queue; it is this one */
+/* Wait for the next message of the queue and compare it. */
 static void next_check(const char *queue, const char *body, unsigned priority)
 {
     char buf[256];
@@ -27,7 +27,7 @@ static void next_check(const char *queue, const char *body, unsigned priority)
     cr_assert_eq(got_priority, priority);
 }
 
-/* letters_left - until the store has so many */
+/* Wait until the store has so many letters. */
 static void letters_left(const char *q, size_t count)
 {
     size_t n = SIZE_MAX;
@@ -93,7 +93,8 @@ Test(worker_dead_queue, letters_from_before_move_at_the_start)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* A queue without a name takes messages as well, and nobody gets them. */
+/* A queue whose name was removed would still accept messages, which nobody
+ * could receive. */
 Test(worker_dead_queue, one_that_was_removed_is_made_again)
 {
     const char *q = harness_queue(0, 0), *dead = harness_queue(3, 100);
@@ -108,14 +109,14 @@ Test(worker_dead_queue, one_that_was_removed_is_made_again)
     letters_left(q, 0);
     for (int i = 0; i < 5; i++)
         harness_send_text(q, "more");
-    letters_left(q, 2); /* it is as it was: three of them fit */
+    letters_left(q, 2); /* it was created again with room for three */
     for (int i = 0; i < 5; i++)
         next_check(dead, "more", 0);
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* waits_for_room - whether a process waits to be told that something can be
- * written: "events: 4000001c" of an epoll set: EPOLLOUT, once */
+/* Return true if a process waits in epoll for room to write: the line "events:
+ * 4000001c" is EPOLLOUT, once. */
 static bool waits_for_room(pid_t pid)
 {
     char cmd[128];
@@ -124,7 +125,7 @@ static bool waits_for_room(pid_t pid)
     return harness_run("sh", "-c", cmd).status == 0;
 }
 
-/* Nobody makes room in a queue without a name. */
+/* Nobody can make room in a queue without a name. */
 Test(worker_dead_queue, a_full_one_that_was_removed_is_made_again)
 {
     const char *q = harness_queue(0, 0), *dead = harness_queue(1, 100);
@@ -141,7 +142,7 @@ Test(worker_dead_queue, a_full_one_that_was_removed_is_made_again)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* The last try to write a verdict comes when the threads are gone. */
+/* The last try to write a verdict is made when the threads have ended. */
 Test(worker_dead_queue,
      a_letter_written_at_the_very_end_moves_at_the_next_start)
 {
@@ -231,8 +232,9 @@ static void slot_letter(const char *q)
     harness_sql(q, "UPDATE messages SET state = 3 WHERE state = 4");
 }
 
-/* The head ran alone and is buried at the start. Letters are moved in order of
- * death, so the one in the slot was passed over when the head has moved. */
+/* The head was running alone and dies at the start. Letters are moved in the
+ * order of their deaths, so when the head has moved, the one in the slot was
+ * passed over. */
 Test(worker_dead_queue, a_letter_in_a_slot_is_not_moved_by_the_recovery)
 {
     const char *q = harness_queue(0, 0), *dead = harness_queue(0, 256);

@@ -1,4 +1,5 @@
-/* test_worker_disk.c - mqworker: a full disk loses nothing and is waited out */
+/* test_worker_disk.c - mqworker: a full disk loses nothing, and the worker
+ * waits for space */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
@@ -17,11 +18,11 @@
 TestSuite(worker_disk, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
-/* Fails unless the body is "good". */
+/* A handler that rejects all bodies except "good". */
 #define GOOD_ONLY \
     "--", "sh", "-c", "read b; echo $b >>runs; [ $b = good ] || exit 65"
 
-/* full_worker - one whose disk has become full under the verdict of "bad" */
+/* Start a worker and fill its disk before the verdict on "bad" is written. */
 static struct harness_process *full_worker(const char *q)
 {
     struct harness_process *w =
@@ -34,7 +35,7 @@ static struct harness_process *full_worker(const char *q)
     return w;
 }
 
-/* taken_check - the worker looked at the queue and left it alone */
+/* Check that the worker has looked for work and taken nothing. */
 static void taken_check(struct harness_process *w, const char *q, long left)
 {
     harness_signal(w, SIGTTIN);
@@ -91,7 +92,8 @@ Test(worker_disk, a_kill_while_it_is_full_keeps_the_message)
     struct harness_process *w = full_worker(q);
     harness_kill(w);
     disk_free();
-    /* It did not die under the handler: no crash is counted. */
+    /* The worker did not die while the handler was running, so no crash is
+     * counted. */
     w = harness_worker(q, "--max-crashes", "1", "--", RECORD);
     harness_until_lines("runs", 2, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
@@ -130,7 +132,7 @@ Test(worker_disk, delayed_messages_wait_for_room_too)
                  harness_read("runs", NULL));
 }
 
-/* What never ran is not marked as if it might have: its time to live counts. */
+/* A message that never ran must not be marked, so that it can expire. */
 Test(worker_disk, a_message_that_expired_while_it_is_full_does_not_run_later)
 {
     disk_mount("1m");
@@ -153,7 +155,7 @@ Test(worker_disk, a_message_that_expired_while_it_is_full_does_not_run_later)
     cr_assert_str_eq(l->reason, "expired");
 }
 
-/* tool_run - a program that looks into the store, while its disk is full */
+/* Run a program that reads the store while the disk is full. */
 static void tool_run(const char *const *argv)
 {
     struct harness_result r =
@@ -163,7 +165,8 @@ static void tool_run(const char *const *argv)
               argv[0], r.status, r.err);
 }
 
-/* SQLite maps its -shm: a store into a page without a block is a SIGBUS. */
+/* SQLite maps its -shm file: a store into a page without a disk block is a
+ * SIGBUS. */
 Test(worker_disk, a_start_or_a_look_is_never_ended_by_a_full_disk_s_signal)
 {
     unsigned ran = 0, refused = 0;
@@ -188,14 +191,14 @@ Test(worker_disk, a_start_or_a_look_is_never_ended_by_a_full_disk_s_signal)
 #undef START
 }
 
-/* line_of - of doctor's text, that has both words; "" if there is none */
+/* Return the line of doctor's output that has both words; "": there is none. */
 static const char *line_of(const char *out, const char *level, const char *what)
 {
     static char line[2048];
     for (const char *at = out; *at; at += strcspn(at, "\n") + 1) {
         size_t size = strcspn(at, "\n");
         const char *more = at[size] ? at + size + 1 : at + size;
-        if (strncmp(more, "      -> ", 9) == 0) /* what to do goes with it */
+        if (strncmp(more, "      -> ", 9) == 0) /* include the advice below */
             size += 1 + strcspn(more, "\n");
         snprintf(line, sizeof line, "%.*s", (int)size, at);
         if (strncmp(line, level, strlen(level)) == 0 && strstr(line, what))
@@ -209,7 +212,7 @@ static const char *line_of(const char *out, const char *level, const char *what)
 #define DOCTOR(q) \
     harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), (q))
 
-/* Letters cannot be removed without room either. */
+/* Letters cannot be removed without space either. */
 Test(worker_disk, doctor_calls_a_full_disk_bad_and_looks_for_room_elsewhere)
 {
     disk_mount("1m");
@@ -270,7 +273,7 @@ Test(worker_disk, a_read_only_file_system_is_named_with_its_mount_point)
     cr_assert(strstr(r.err, "Read-only file system"), "%s", r.err);
 }
 
-/* df -h has room then. */
+/* df -h shows free space then. */
 Test(worker_disk, no_inodes_left_is_said_as_such)
 {
     disk_mount("4m");
@@ -291,7 +294,7 @@ Test(worker_disk, no_inodes_left_is_said_as_such)
     }
 }
 
-/* file_limit - soft, so that it can be raised again */
+/* Set the soft limit, which can be raised again. */
 static void file_limit(struct harness_process *w, rlim_t bytes)
 {
     struct rlimit limit;
@@ -300,12 +303,12 @@ static void file_limit(struct harness_process *w, rlim_t bytes)
     cr_assert_eq(prlimit(harness_pid(w), RLIMIT_FSIZE, &limit, NULL), 0);
 }
 
-/* Its signal, too, would end the worker. */
+/* The signal of that limit would kill the worker as well. */
 Test(worker_disk, a_limit_of_the_file_size_is_a_full_disk)
 {
     enum { LETTERS = 10 };
     const char *q = harness_queue(0, 0);
-    signal(SIGXFSZ, SIG_DFL); /* who started us may have it ignored */
+    signal(SIGXFSZ, SIG_DFL); /* the parent of the test may ignore it */
     struct harness_process *w = harness_worker(q, "-c", "1", GOOD_ONLY);
     harness_wait_log(w, "event=started", 5000);
     file_limit(w, 32 << 10);

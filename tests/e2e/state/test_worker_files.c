@@ -1,5 +1,5 @@
-/* test_worker_files.c - mqworker: its files removed, moved, replaced or made
- * read-only under it */
+/* test_worker_files.c - mqworker: its files are removed, moved, replaced or
+ * made read-only while it runs */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
@@ -23,18 +23,18 @@
 TestSuite(worker_files, .init = faults_init, .fini = harness_fini,
           .timeout = 600);
 
-/* Fails unless the body is "good". */
+/* A handler that rejects all bodies except "good". */
 #define GOOD_ONLY \
     "--", "sh", "-c", "read b; echo $b >>runs; [ $b = good ] || exit 65"
-/* Not the words of event=file_gone, which names it. */
+/* More than the event name, which the hint of file_gone contains. */
 #define FILE_BACK "event=file_back queue="
-/* Runs until there is a file of the body's name. */
+/* A handler that runs until a file with the name of the body exists. */
 #define UNTIL                                                           \
     "--", "sh", "-c",                                                   \
         "read b; echo $b $MQW_REDELIVERED >>runs; until [ -e $b ]; do " \
         "sleep 0.02; done"
 
-/* file - of the queue's folder */
+/* Return the path of a file in the queue's folder. */
 static const char *file(const char *q, const char *name)
 {
     return harness_path("%s%s/%s", harness_state_dir(), q, name);
@@ -47,8 +47,8 @@ static void started(struct harness_process *w, size_t times)
     cr_assert(harness_running(w));
 }
 
-/* shell - a command that must succeed; "$S" is the queue's state folder, "$R"
- * its runtime folder */
+/* Run a command that must succeed; "$S" is the queue's state folder, "$R" its
+ * runtime folder. */
 static void shell(const char *q, const char *command)
 {
     char state[256], runtime[300];
@@ -60,8 +60,8 @@ static void shell(const char *q, const char *command)
     cr_assert_eq(r.status, 0, "%s: %d: %s", command, r.status, r.err);
 }
 
-/* looked - at an order to raise the cap, which the thread takes that would see
- * the queue, too */
+/* Count the worker's answers to orders to raise the cap. The thread that gives
+ * them looks at the queue as well. */
 static size_t looked(const struct harness_process *w)
 {
     return harness_log_count(w, "event=max_concurrency") +
@@ -75,14 +75,14 @@ static void look_again(struct harness_process *w)
     harness_until(looked(w) > before, 5000);
 }
 
-/* alone_check - what was sent stays in the queue although the worker looked */
+/* Check that messages stay in the queue although the worker has looked. */
 static void alone_check(struct harness_process *w, const char *q, long left)
 {
     look_again(w);
     cr_assert_eq(harness_queue_length(q), left);
 }
 
-/* rejecting - a worker that has made letters of three messages */
+/* Start a worker that rejects three messages. */
 static struct harness_process *rejecting(const char *q)
 {
     struct harness_process *w = harness_worker(q, "-c", "2", GOOD_ONLY);
@@ -101,7 +101,8 @@ static void removed_store(const char *names)
     harness_send_text(q, "bad\n");
     harness_wait_letters(q, 4, 10000);
     harness_kill(w);
-    harness_wait_letters(q, 4, 5000); /* on the disk, not in a dead process */
+    harness_wait_letters(q, 4, 5000); /* the letters are on disk, not only in
+                                       * the killed process */
     w = harness_worker(q, "--exit-when-idle", GOOD_ONLY);
     cr_assert_eq(harness_wait(w, 10000), 0);
     cr_assert_eq(harness_lines("runs"), 4, "none ran twice");
@@ -137,8 +138,8 @@ Test(worker_files, removed_directories_are_made_again)
     removed_store("until rm -rf ${S%/*} ${R%/*}; do :; done");
 }
 
-/* store_fatten - so that a copy of it takes a while; of no letter, as a list
- * would print it */
+/* Grow the store so that a copy takes a while. The new row belongs to no
+ * letter, because a list would print it. */
 static void store_fatten(const char *q)
 {
     sqlite3 *db = NULL;
@@ -153,7 +154,7 @@ static void store_fatten(const char *q)
     sqlite3_close(db);
 }
 
-/* copying - whether the store is being written again */
+/* Return true if the store is being written again. */
 static bool copying(const char *q)
 {
     DIR *dir = opendir(harness_path("%s%s", harness_state_dir(), q));
@@ -167,7 +168,8 @@ static bool copying(const char *q)
     return is;
 }
 
-/* All that the process has open ends with it, whoever never returns. */
+/* Open files are closed when the process exits, even if a plugin never
+ * returns. */
 Test(worker_files, a_stop_that_leaves_a_plugin_behind_waits_for_the_store)
 {
     const char *q = harness_queue(0, 0);
@@ -179,7 +181,8 @@ Test(worker_files, a_stop_that_leaves_a_plugin_behind_waits_for_the_store)
     store_fatten(q);
     harness_send_text(q, "hang");
     harness_until_lines("runs", 2, 10000);
-    for (size_t seen = 0, starts = 1; !seen; starts++) { /* or it was quick */
+    /* The copy may have been too quick */
+    for (size_t seen = 0, starts = 1; !seen; starts++) {
         cr_assert_leq(starts, 10);
         shell(q, "rm -f $S/store.db*");
         harness_until((seen = copying(q)) != 0 ||
@@ -193,7 +196,7 @@ Test(worker_files, a_stop_that_leaves_a_plugin_behind_waits_for_the_store)
                   harness_stderr(w, NULL));
 }
 
-/* The operator is told what to do, and what he then does works. */
+/* The log tells the operator what to do, and doing that works. */
 Test(worker_files, another_file_in_place_of_the_store_stops_the_taking)
 {
     const char *q = harness_queue(0, 0);
@@ -233,7 +236,7 @@ Test(worker_files, a_stop_saves_a_store_whose_name_is_taken)
     harness_wait_letters(q, 3, 5000);
 }
 
-/* A verdict that comes meanwhile stays in its slot: a kill loses neither. */
+/* A verdict stays in its slot meanwhile, so a kill loses neither message. */
 Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
 {
     const char *q = harness_queue(0, 0);
@@ -255,8 +258,8 @@ Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
     cr_assert_eq(harness_lines_with("runs", "1"), 1, "marked: it may have run");
 }
 
-/* doctor_says - which worker takes nothing, and where the file is; what to do;
- * and nothing of a worker that never was */
+/* Check that doctor names the worker that takes nothing, the path of the file
+ * and what to do, and does not report a worker that never ran. */
 static void doctor_says(const struct harness_process *w, const char *q,
                         const char *file, const char *todo)
 {
@@ -264,7 +267,7 @@ static void doctor_says(const struct harness_process *w, const char *q,
     char pid[48];
 
     snprintf(pid, sizeof pid, "pid %d takes nothing: ", (int)harness_pid(w));
-    /* The worker logs first, and then says so to others. */
+    /* The worker logs first and then publishes its state. */
     harness_until((r = harness_run("mqctl", "doctor", "--state-dir",
                                    harness_state_dir(), q),
                    strstr(r.out, pid) && strstr(r.out, file)),
@@ -274,7 +277,7 @@ static void doctor_says(const struct harness_process *w, const char *q,
     cr_assert_null(strstr(r.out, "no counters yet"), "%s", r.out);
 }
 
-/* custody_path - where the file was, for doctor */
+/* Return doctor's words about the custody file. */
 static const char *custody_path(const char *q, const char *what)
 {
     static char text[PATH_MAX];
@@ -283,7 +286,8 @@ static const char *custody_path(const char *q, const char *what)
     return text;
 }
 
-/* moved_away - nothing is taken until it comes back, then by itself */
+/* Check that the worker takes nothing until the file is put back, and then goes
+ * on. */
 static void moved_away(const char *away, const char *back)
 {
     const char *q = harness_queue(0, 0);
@@ -306,7 +310,7 @@ Test(worker_files, a_moved_store_is_waited_for)
     moved_away("mv $S/store.db $S/x", "mv $S/x $S/store.db");
 }
 
-/* It does not come back by itself. */
+/* The file does not come back by itself. */
 Test(worker_files, mqdlq_calls_a_moved_store_moved)
 {
     const char *q = harness_queue(0, 0);
@@ -338,7 +342,7 @@ Test(worker_files, a_moved_runtime_folder_is_waited_for)
     moved_away("mv $R $R.away", "mv $R.away $R");
 }
 
-/* Its pid is in the counters, which are away, too. */
+/* The worker's pid is in the counters, which were moved as well. */
 Test(worker_files, doctor_names_a_runtime_folder_that_was_moved)
 {
     const char *q = harness_queue(0, 0);
@@ -363,7 +367,8 @@ Test(worker_files, a_moved_state_directory_is_waited_for)
     moved_away("mv ${S%/*} away", "mv away ${S%/*}");
 }
 
-/* Nothing is taken while a kill would lose it; what was in flight is done. */
+/* The worker takes nothing while a kill would lose it; messages in flight are
+ * finished. */
 Test(worker_files, a_removed_custody_is_made_again_when_nothing_runs)
 {
     const char *q = harness_queue(0, 0);
@@ -389,7 +394,7 @@ Test(worker_files, a_removed_custody_is_made_again_when_nothing_runs)
     cr_assert_str_eq(harness_read("runs", NULL), "one 0\ntwo 0\ntwo 1\n");
 }
 
-/* The note says where it is: it comes back, too. */
+/* The note that names the folder comes back as well. */
 Test(worker_files, a_removed_runtime_folder_is_made_again)
 {
     const char *q = harness_queue(0, 0);
@@ -410,7 +415,7 @@ Test(worker_files, a_removed_runtime_folder_is_made_again)
     cr_assert_str_eq(harness_read("runs", NULL), "one 0\none 1\n");
 }
 
-/* What waits in slots for its turn in a group goes into the store. */
+/* Messages that wait in slots for their turn in a group are stored. */
 Test(worker_files, what_waits_in_a_removed_custody_runs_in_order)
 {
     const char *q = harness_queue(0, 0);
@@ -436,7 +441,7 @@ Test(worker_files, a_removed_pidfile_lets_no_second_worker_in)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, GOOD_ONLY), *second;
     harness_wait_log(w, "event=started", 5000);
-    harness_signal(w, SIGSTOP); /* it cannot start again yet */
+    harness_signal(w, SIGSTOP); /* it must not restart yet */
     shell(q, "rm $S/worker.pid");
     second = harness_worker(q, GOOD_ONLY);
     cr_assert_eq(harness_wait(second, 30000), 69);
@@ -454,7 +459,7 @@ Test(worker_files, a_removed_pidfile_lets_no_second_worker_in)
     cr_assert(!harness_exists(file(q, "worker.pid")));
 }
 
-/* steered - an order of mqctl reaches it */
+/* Return true if mqctl reaches the worker. */
 static bool steered(const char *q)
 {
     return harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q)
@@ -466,7 +471,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, GOOD_ONLY);
     harness_until(steered(q), 5000);
-    harness_signal(w, SIGSTOP); /* it cannot start again yet */
+    harness_signal(w, SIGSTOP); /* it must not restart yet */
     shell(q, "rm $S/control $S/worker.pid");
     struct harness_result r =
         harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q);
@@ -477,7 +482,8 @@ Test(worker_files, a_removed_control_socket_comes_back)
     harness_signal(w, SIGCONT);
     started(w, 2);
     harness_until(steered(q), 5000);
-    shell(q, "until rm -rf $S; do :; done"); /* the worker may write into it */
+    /* The worker may write there meanwhile */
+    shell(q, "until rm -rf $S; do :; done");
     started(w, 3);
     harness_until(steered(q), 5000);
     harness_signal(w, SIGTERM);
@@ -485,7 +491,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
     cr_assert(access(file(q, "control"), F_OK) < 0);
 }
 
-/* A kill after it finds the ends that were noted: nothing is in doubt. */
+/* A later kill finds the ends that were noted, so nothing is in doubt. */
 Test(worker_files, a_removed_file_of_ends_puts_nothing_in_doubt)
 {
     const char *q = harness_queue(0, 0);
@@ -511,7 +517,7 @@ Test(worker_files, a_removed_file_of_ends_puts_nothing_in_doubt)
                  harness_read("out", NULL));
 }
 
-/* counted - whether its status says that */
+/* Return true if the worker's status contains the text. */
 static bool counted(const char *q, const char *text)
 {
     struct harness_result r =
@@ -538,7 +544,7 @@ Test(worker_files, removed_counters_come_back_with_what_they_counted)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* inotify does not tell of a mount. */
+/* inotify does not report mounts. */
 Test(worker_files, a_mount_over_the_state_directory_is_noticed_at_work)
 {
     const char *q = harness_queue(0, 0);
@@ -567,8 +573,9 @@ Test(worker_files, an_unmount_under_it_is_noticed_at_work)
     while (harness_log_count(w, "event=file_gone") == 0)
         if (!harness_try_send(q, "good\n", 5, 0))
             harness_run("sleep", "0.01");
-    look_again(w); /* who was about to take one has */
-    (void)harness_try_send(q, "good\n", 5, 0); /* it may be full already */
+    look_again(w); /* a thread that was about to take a message has done so */
+    /* The queue may be full already */
+    (void)harness_try_send(q, "good\n", 5, 0);
     alone_check(w, q, harness_queue_length(q));
     cr_assert_eq(mount(held, harness_state_dir(), NULL, MS_BIND, NULL), 0);
     harness_wait_log(w, FILE_BACK, 10000);
@@ -577,8 +584,8 @@ Test(worker_files, an_unmount_under_it_is_noticed_at_work)
     harness_wait_letters(q, 3, 5000);
 }
 
-/* error_of - the switch that makes a file system of ext4 stop as after an error
- * of its disk; NULL: there is none here */
+/* Return the switch that stops an ext4 file system as a disk error does; NULL:
+ * there is none. */
 static const char *error_of(const char *device)
 {
     const char *path = harness_path("/sys/fs/ext4/%s/trigger_fs_error",
@@ -586,11 +593,11 @@ static const char *error_of(const char *device)
     return access(path, W_OK) == 0 ? path : NULL;
 }
 
-/* A worker without failures would not notice by itself: it writes nothing. */
+/* Without failed messages the worker writes nothing and would not notice it. */
 Test(worker_files, an_error_of_the_disk_stops_the_taking)
 {
     const char *q = harness_queue(0, 0);
-    disk_mount("1m"); /* a name space of our own */
+    disk_mount("1m"); /* for a mount namespace of this test */
     char command[512];
     snprintf(command, sizeof command,
              "truncate -s 16M image; mkfs.ext4 -q -F image; mount -o "
@@ -609,14 +616,15 @@ Test(worker_files, an_error_of_the_disk_stops_the_taking)
     while (harness_log_count(w, "event=read_only") == 0)
         if (!harness_try_send(q, "good\n", 5, 0))
             harness_run("sleep", "0.01");
-    look_again(w); /* who was about to take one has */
-    (void)harness_try_send(q, "good\n", 5, 0); /* it may be full already */
+    look_again(w); /* a thread that was about to take a message has done so */
+    /* The queue may be full already */
+    (void)harness_try_send(q, "good\n", 5, 0);
     alone_check(w, q, harness_queue_length(q));
     harness_kill(w);
     free(device);
 }
 
-/* faulty - a worker one of whose calls fails */
+/* Start a worker with a failing call. */
 static struct harness_process *faulty(const char *q, const char *fault)
 {
     return fault_start(fault, "tally",
@@ -628,7 +636,8 @@ Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "good\n");
-    /* Two a look; what else changes in its folders has it look at once. */
+    /* Each look makes two such calls. Other changes in the worker's folders
+     * make it look immediately. */
     struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:6");
     const char *line = harness_wait_log(w, "event=read_only", 10000);
     cr_assert(strstr(line, "remount,rw"), "%s", line);
@@ -672,7 +681,7 @@ Test(worker_files, without_inotify_it_looks_at_work)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* A tool that finds no store makes none: the worker's would have no place. */
+/* A tool that finds no store must not create one in place of the worker's. */
 Test(worker_files, no_tool_makes_a_store_under_a_worker)
 {
     const char *q = harness_queue(0, 0);
@@ -695,7 +704,7 @@ Test(worker_files, no_tool_makes_a_store_under_a_worker)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* SQLite would lay the old -wal over a new store. */
+/* SQLite would apply the old -wal to a new store. */
 Test(worker_files, a_start_beside_a_wal_without_its_store_is_73)
 {
     const char *q = harness_queue(0, 0);

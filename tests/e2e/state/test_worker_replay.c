@@ -1,5 +1,5 @@
-/* test_worker_replay.c - mqworker and mqdlq: a dead letter goes through the
- * queue again */
+/* test_worker_replay.c - mqworker, mqdlq: replay dead letters through the
+ * queue */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -15,11 +15,11 @@ TestSuite(worker_replay, .init = harness_init, .fini = harness_fini);
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 #define RECORD       harness_handler("record")
 
-/* mqdlq VERB with the test's state directory */
+/* Run mqdlq with the test's state directory. */
 #define mqdlq(verb, ...) \
     harness_run("mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
 
-/* replayed - how many are on their way */
+/* Count the letters marked as sent. */
 static int replayed(const char *q)
 {
     struct harness_result r = mqdlq("list", "--replayed", "--count", q);
@@ -27,7 +27,7 @@ static int replayed(const char *q)
     return atoi(r.out);
 }
 
-/* letter_made - let one message die: its letter */
+/* Let one message die; return its letter. */
 static const struct harness_letter *letter_made(const char *q,
                                                 const char *message)
 {
@@ -40,7 +40,7 @@ static const struct harness_letter *letter_made(const char *q,
     return l;
 }
 
-/* letter_add - one more letter */
+/* Make one more letter. */
 static void letter_add(const char *q, const char *body)
 {
     size_t n;
@@ -153,8 +153,7 @@ Test(worker_replay, a_kill_under_a_replay_keeps_the_letter)
     cr_assert_eq(harness_lines_with("runs", " 1 1 6 - body"), 1);
 }
 
-/* next_dead - the next letter that comes to a dead-letter queue has this
- * body */
+/* Check the body of the next letter in a dead-letter queue. */
 static void next_dead(const char *dead, const char *body)
 {
     char buf[256];
@@ -195,7 +194,7 @@ static void in_flight_check(const char *change)
     cr_assert_eq(harness_log_count(w, "event=letters_recalled"), 0);
 }
 
-/* A container that was recreated: the same boot, other queues. */
+/* The container was recreated: the boot is the same, the queues are new. */
 Test(worker_replay, one_in_flight_is_not_recalled)
 {
     in_flight_check("UPDATE messages SET boot = 'another' WHERE state = 4");
@@ -286,8 +285,8 @@ Test(worker_replay, more_letters_than_the_queue_holds_all_come_through)
     cr_assert_eq(n, 0);
 }
 
-/* boot_id_cover - an id of its own, as a container manager mounts it; false: no
- * permission for mounts here. In a mount namespace that ends with the test. */
+/* Mount another boot id, as container managers do, in a mount namespace that
+ * ends with the test. Return false if mounts are not permitted. */
 static bool boot_id_cover(void)
 {
     static const char id[] = "f92ae3b0-0000-4000-8000-000000000002\n";
@@ -300,7 +299,7 @@ static bool boot_id_cover(void)
                  MS_BIND, NULL) == 0;
 }
 
-/* A service with ProtectKernelTunables= sees the kernel's. */
+/* A service with ProtectKernelTunables= sees the kernel's boot id. */
 Test(worker_replay, two_boot_ids_in_one_run_of_the_machine_recall_nothing)
 {
     const char *q = harness_queue(0, 0);

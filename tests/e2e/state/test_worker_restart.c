@@ -1,5 +1,5 @@
-/* test_worker_restart.c - mqworker: files removed at random moments under a
- * worker with retries, delayed messages and handlers at work */
+/* test_worker_restart.c - mqworker: files are removed at random moments while
+ * it works */
 #include "tests/harness/harness.h"
 #include "tests/harness/sweep.h"
 
@@ -15,7 +15,8 @@ TestSuite(worker_restart, .init = harness_init, .fini = harness_fini,
 
 enum { ROUNDS = 50, BATCH = 8, GRACE_MS = 10000 };
 
-/* Odd messages fail at their first attempt. `runs` gets a line for each end. */
+/* A handler that fails odd messages once, and writes a line to `runs` for each
+ * success. */
 #define HANDLER                                                           \
     "--", "sh", "-c",                                                     \
         "read n kind; sleep 0.0$((n % 8)); "                              \
@@ -71,7 +72,8 @@ static bool all_ended(unsigned sent)
     return harness_lines("runs") >= sent;
 }
 
-/* Each message ended; a second end is marked as redelivered. */
+/* Check that each message succeeded and that a second success is marked as
+ * redelivered. */
 static void runs_audit(unsigned sent)
 {
     unsigned *unmarked = calloc(sent, sizeof *unmarked);
@@ -145,8 +147,8 @@ Test(worker_restart, a_drain_while_it_stops_to_start_again_ends_it)
     cr_assert_eq(harness_log_count(w, "event=started queue="), 1);
 }
 
-/* If the worker was killed before it starts again, the next one has to find
- * what is in flight, and looks in the note for the folder. */
+/* If the worker is killed before it restarts, the next one needs the note to
+ * find the folder with messages in flight. */
 Test(worker_restart, the_note_of_the_folder_is_back_before_the_stop)
 {
     const char *q = harness_queue(0, 0);
@@ -166,7 +168,7 @@ Test(worker_restart, the_note_of_the_folder_is_back_before_the_stop)
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
-/* The folder of the state is the runtime folder, too. */
+/* The state folder is the runtime folder as well. */
 Test(worker_restart, the_totals_go_on_although_their_only_file_was_removed)
 {
     const char *q = harness_queue(0, 0), *dir = harness_state_dir();
