@@ -1,4 +1,4 @@
-/* test_log_forms.c - The log: which form it has on a terminal, in the
+/* test_log_forms.c - mqworker: the form of the log on a terminal, in the
  * journal, in a pipe */
 #include "tests/harness/harness.h"
 
@@ -14,8 +14,8 @@ TestSuite(log_forms, .init = harness_init, .fini = harness_fini);
     "  --max-attempts 1 \"$@\" \"$queue\" -- sh -c"                   \
     "  'echo bank does not answer >&2; exit 1';"
 
-/* said - what a worker with one message that dies says on stderr, started as
- * the script does it with "$@" */
+/* Return the stderr of a worker with one message that dies. The script starts
+ * the worker as "$@". */
 static const char *said(const char *script, const char *flag)
 {
     const char *queue = harness_queue(10, 256);
@@ -30,7 +30,8 @@ static const char *said(const char *script, const char *flag)
     return *r.err ? r.err : r.out;
 }
 
-/* script(1) makes the terminal; its words are quoted once more for it. */
+/* script(1) provides the terminal; the arguments are quoted once more for
+ * it. */
 #define ON_TERMINAL                                           \
     "command -v script >/dev/null || { echo none; exit 0; };" \
     "for w in \"$@\"; do line=\"${line-} '$(echo \"$w\" |"    \

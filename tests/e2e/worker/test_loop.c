@@ -19,7 +19,7 @@ static const char *ctl(const char *verb, const char *q, const char *what)
     return r.out;
 }
 
-/* watched_worker - its calls go to the file `calls` */
+/* Start a worker that writes its calls to the file `calls`. */
 static struct harness_process *watched_worker(const char *q)
 {
     harness_write("calls", "", 0);
@@ -40,7 +40,7 @@ Test(loop, no_order_signal_or_file_that_is_gone_has_it_wait_for_a_disk)
     struct harness_process *w = watched_worker(q);
     harness_wait_log(w, "event=started", 10000);
     ctl("set", q, "max-concurrency=64");
-    /* These two have more time: they are to end by themselves. */
+    /* These two have more time, so that their handlers exit by themselves. */
     harness_send_text(q, "MQW/1\ntimeout: 60000\n\nbad\n");
     harness_send_text(q, "MQW/1\ntimeout: 60000\n\nretry\n");
     harness_send_text(q, "slow\n");

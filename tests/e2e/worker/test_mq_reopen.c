@@ -1,4 +1,4 @@
-/* test_mq_reopen.c - mqworker: its queue is deleted, and made again */
+/* test_mq_reopen.c - mqworker: its queue is removed and created again */
 #include "tests/e2e/tools/run_fixture.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@ TestSuite(reopen, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
 
-/* create - as an administrator would; 0: there is one already */
+/* Create a queue as an administrator would. Return false if it exists. */
 static bool create(const char *q, long depth, long size)
 {
     struct mq_attr attr = {.mq_maxmsg = depth, .mq_msgsize = size};
@@ -26,7 +26,7 @@ static void removed(const char *q)
     cr_assert_eq(mq_unlink(q), 0);
 }
 
-/* geometry - of the queue that has that name now */
+/* Return the geometry and mode of the queue that has that name now. */
 static struct mq_attr geometry(const char *q, mode_t *mode)
 {
     struct mq_attr attr;
@@ -40,7 +40,7 @@ static struct mq_attr geometry(const char *q, mode_t *mode)
     return attr;
 }
 
-/* gated - a worker whose first handler runs until there is a file "go" */
+/* Start a worker whose handlers run until the file "go" exists. */
 #define gated(q, ...)                                                \
     harness_worker(                                                  \
         q, "-c", "1", __VA_ARGS__, "--", "sh", "-c",                 \
@@ -68,7 +68,7 @@ static void tries_check(const struct harness_process *w)
     cr_assert_geq(last, 0);
 }
 
-/* before - which of two lines of the log comes first */
+/* Return true if log line `a` comes before log line `b`. */
 static bool before(const struct harness_process *w, const char *a,
                    const char *b)
 {
@@ -168,7 +168,7 @@ Test(reopen, a_sender_that_waits_for_room_in_the_old_one_is_served)
     removed(q);
     harness_wait_log(w, "event=queue_deleted", SOON_MS);
     harness_write("go", "", 0);
-    harness_wait(sender, SOON_MS); /* 66: it has noticed, too */
+    harness_wait(sender, SOON_MS); /* 66: mqsend noticed the removal as well */
     harness_until_lines("runs", 13, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
@@ -183,7 +183,7 @@ Test(reopen, again_and_again_with_messages_in_each_of_them)
         for (int n = 0; n < EACH; n++)
             harness_send_text(q, "x");
         removed(q);
-        create(q, 10, 256); /* or the worker was first */
+        create(q, 10, 256); /* unless the worker was faster */
         harness_until(harness_log_count(w, "event=queue_opened_again") ==
                           (size_t)i + 1,
                       SOON_MS);
@@ -309,7 +309,7 @@ Test(reopen, one_with_larger_messages_ends_it_and_is_left_alone)
     cr_assert_eq(run_end(w, SOON_MS).done, 8);
 }
 
-/* second_start - a worker of that queue with a state directory of its own */
+/* Start a worker for the same queue with another state directory. */
 static struct harness_process *second_start(const char *q)
 {
     return harness_program("mqworker", "--state-dir", harness_path("second"),
@@ -340,7 +340,7 @@ Test(reopen, a_second_worker_names_the_one_that_has_the_queue)
                       harness_log_count(second, "event=queue_shared"),
                   2);
 
-    /* Nothing is left of a worker that was killed. */
+    /* No trace is left of a killed worker. */
     harness_kill(first);
     harness_kill(second);
     second = second_start(q);

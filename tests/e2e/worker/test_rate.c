@@ -1,5 +1,4 @@
-/* test_rate.c - --rate: counted with the real worker; retries are
- * deliveries, too */
+/* test_rate.c - mqworker: --rate with the real worker; retries count as well */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(rate, .init = harness_init, .fini = harness_fini);
@@ -79,12 +78,13 @@ Test(rate, retries_count)
 
     send_some(q, 1, "fail\n");
     harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
-    harness_until(ran() == 4, SOON_MS); /* the last may have just begun */
+    harness_until(ran() == 4, SOON_MS); /* the last handler may have just
+                                         * started */
     cr_assert_eq(ctl_number(q, "deliveries"), 4);
     cr_assert_eq(harness_stop(w, SOON_MS), 0, "a stop is not held up");
 }
 
-/* A hold for each message, with threads that come and go: none is left. */
+/* Every message is held, while threads come and go; no hold may remain. */
 Test(rate, every_hold_is_lifted)
 {
     const char *q = harness_queue(8, 256);

@@ -1,4 +1,4 @@
-/* test_retry_for.c - mqworker: --retry-for, giving up by age */
+/* test_retry_for.c - mqworker: --retry-for gives up messages by their age */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
 

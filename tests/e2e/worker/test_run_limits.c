@@ -11,15 +11,15 @@
 TestSuite(bounds, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
-/* A run that nothing holds up ends within that: in one of three, as the
- * machine may be busy with something else. */
+/* Limit for a run that nothing delays. One of RUNS runs must keep it, because
+ * the machine may be busy. */
 #define QUICK_US (run_slow(1000) * 1000)
 #define RUNS     3
 
-/* A handler that the test lets go. */
+/* A handler that runs until the test creates the file "go". */
 #define UNTIL_GO "until [ -e go ]; do sleep 0.02; done"
 
-/* endless - somebody sends for as long as there is room */
+/* Send messages for as long as there is room. */
 static struct harness_process *endless(const char *q, const char *count)
 {
     return harness_program("mqsend", "--repeat", count, q, "x");
@@ -27,7 +27,8 @@ static struct harness_process *endless(const char *q, const char *count)
 
 /* ---- --run-for ---- */
 
-/* run_for - the end of a run with 300 ms a message, and always one more */
+/* Run with 300 ms a message and a queue that never becomes empty; return the
+ * last line. */
 static struct run_summary run_for(const char *cap, const char *span)
 {
     const char *q = harness_queue(0, 0);
@@ -144,8 +145,8 @@ Test(bounds, a_message_that_comes_while_run_for_waits_is_run)
     struct run_summary s;
     char late[8192];
     int runs = 0;
-    /* A run that started slowly may end before the message is sent. Take the
-     * message out then, so that the next run gets its own while it waits. */
+    /* A run that started slowly may end before the message is sent. Receive the
+     * message then, so that the next run gets its own while it waits. */
     do {
         struct harness_process *w =
             harness_worker(q, "--run-for", "3s", "--estimated-duration",
@@ -186,7 +187,7 @@ Test(bounds, an_empty_queue_is_waited_on_until_the_margin_of_the_mean)
     cr_assert_leq(s.ran_us, 5500000);
 }
 
-/* It would take nothing, this time and each time. */
+/* Such a run would never take a message. */
 Test(bounds, a_run_shorter_than_its_margin_is_refused_with_the_arithmetic)
 {
     const char *q = harness_queue(0, 0);
@@ -273,7 +274,7 @@ Test(bounds, a_run_that_finds_another_worker_is_69_at_once)
 
 /* ---- the last line ---- */
 
-/* Ends as the body says. */
+/* Handlers that exit as the body says. */
 #define BY_BODY                                                             \
     "--", "sh", "-c",                                                       \
         "read b; echo $b >>runs; case $b in bad) exit 1;; dead) exit 65;; " \
@@ -286,7 +287,7 @@ Test(bounds, the_last_line_counts_what_came_of_each_delivery)
     const char *q = harness_queue(0, 0);
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         harness_send_text(q, bodies[i]);
-    harness_send_text(q, "MQW/1\nbroken\n\n"); /* dead without a delivery */
+    harness_send_text(q, "MQW/1\nbroken\n\n"); /* dies without a delivery */
     struct harness_process *w =
         harness_worker(q, "--backoff", "1h", "--on-exit", "3=discard",
                        "--exit-when-idle", BY_BODY);
@@ -403,12 +404,12 @@ Test(bounds, retries_that_wait_are_left_to_the_next_run)
                        "--exit-when-idle", "--", SPAN, "0", "1");
     struct run_summary s = run_end(w, SOON_MS);
     cr_assert_eq(s.retried, 1);
-    /* Not due yet: this run leaves it as well. */
+    /* It is not due yet, so this run leaves it as well. */
     w = harness_worker(q, "--exit-when-idle", "--", SPAN, "0");
     s = run_end(w, SOON_MS);
     cr_assert_eq(s.deliveries, 0);
     all_due(q);
-    /* Due: it is taken, though the queue is empty and the run may end. */
+    /* It is due: a run takes it although the queue is empty. */
     w = harness_worker(q, "--exit-when-idle", "--", SPAN, "0");
     s = run_end(w, SOON_MS);
     cr_assert_eq(s.done, 1);
@@ -428,8 +429,8 @@ Test(bounds, a_retry_that_is_due_within_the_idle_time_is_taken)
     cr_assert_geq(s.ran_us, 1200000);
 }
 
-/* parked_run - five of a group whose head fails, and one of another; it ends
- * with all but that one left */
+/* Run five messages of a group whose head fails, and one of another group. The
+ * run ends with the group left. */
 static void parked_run(const char *q, const char *lookahead)
 {
     static const char *const bodies[] = {"a1", "a2", "a3", "a4", "a5"};
@@ -450,7 +451,7 @@ static void parked_run(const char *q, const char *lookahead)
     cr_assert_eq(s.in_queue, 0);
 }
 
-/* parked_rest - the next run has the group in order */
+/* Check that the next run takes the group in order. */
 static void parked_rest(const char *q)
 {
     harness_write("good", "", 0);
@@ -549,7 +550,8 @@ Test(bounds, a_verdict_that_cannot_be_written_is_not_idle_and_then_it_ends)
 
 /* ---- --max-deliveries ---- */
 
-/* exactly - that many at once of 40; the rest is there for the next run */
+/* Run at most so many of 40 messages, with so many at a time, and leave the
+ * rest to the next run. */
 static void exactly(const char *at_once, const char *most)
 {
     const char *q = harness_queue(0, 0);
@@ -700,7 +702,7 @@ Test(bounds, a_handler_that_ends_while_the_queue_is_missing_is_not_idle_time)
     cr_assert_geq(harness_now_ms() - ends_ms, 1500);
 }
 
-/* It is looked for again after 1 s, 2 s and so on. */
+/* The worker looks for its queue again after 1 s, 2 s and so on. */
 Test(bounds, a_queue_that_is_missing_does_not_keep_a_run_alive)
 {
     const char *q = harness_queue(0, 0);
@@ -711,6 +713,7 @@ Test(bounds, a_queue_that_is_missing_does_not_keep_a_run_alive)
     harness_wait_log(w, "event=queue_not_opened", SOON_MS);
     struct run_summary s = run_end(w, 3 * SOON_MS);
     cr_assert_str_eq(s.why, "idle");
-    /* Tries at 0, 1 and 3 s; had the third begun the time anew, one at 7 s. */
+    /* Tries come at 0, 1 and 3 s. If a try restarted the idle time, there would
+     * be another one at 7 s. */
     cr_assert_leq(harness_log_count(w, "event=queue_not_opened"), 3);
 }

@@ -1,5 +1,5 @@
-/* test_worker_breaker.c - mqworker: a handler that cannot be started is not
- * the message's fault */
+/* test_worker_breaker.c - mqworker: no message is blamed if its handler cannot
+ * be started */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -14,7 +14,7 @@ TestSuite(worker_breaker, .init = harness_init, .fini = harness_fini);
 #define RECORD  harness_handler("record")
 #define QUICKLY "--max-attempts", "1", "--breaker-pause", "100ms"
 
-/* record_script - an executable that hands over to the record handler */
+/* Write a script that starts the record handler. */
 static void record_script(const char *name)
 {
     char text[1024];
@@ -22,7 +22,8 @@ static void record_script(const char *name)
     harness_script(name, text);
 }
 
-/* runs_when_fixed - it opens, says why; once fixed, the message runs as new */
+/* Check that the breaker opens with this reason and that the message runs once
+ * the handler works. */
 static void runs_when_fixed(struct harness_process *w, const char *q,
                             const char *reason, const char *redelivered)
 {
@@ -86,8 +87,8 @@ Test(worker_breaker, an_interpreter_that_is_missing_counts_no_attempt)
     runs_when_fixed(w, q, "handler", "0");
 }
 
-/* Both lines of the log say it: that of the start, if it can be seen then, and
- * that of the breaker. */
+/* Both log lines have the reason: the one at the start, if the cause can be
+ * found then, and the one of the breaker. */
 Test(worker_breaker, what_keeps_a_command_from_starting_is_named)
 {
     static const struct {
@@ -144,7 +145,7 @@ Test(worker_breaker, exit_126_and_127_count_no_attempt)
         harness_script("handler", ends[i]);
         struct harness_process *w =
             harness_worker(q, QUICKLY, "--", harness_path("handler"));
-        /* Something ran: the next delivery says that it is not the first. */
+        /* A program did run, so the next delivery is marked. */
         runs_when_fixed(w, q, ends[i], "1");
         harness_run("rm", "runs");
     }
@@ -158,7 +159,7 @@ Test(worker_breaker, nothing_more_is_taken_while_it_is_open)
     struct harness_process *w = harness_worker(
         q, "-c", "2", "--breaker-pause", "50ms", "--", harness_path("handler"));
     harness_until(harness_log_count(w, "event=breaker_open") >= 3, 5000);
-    /* One was tried by each thread at most. */
+    /* Each thread has tried one message at most. */
     cr_assert_geq(harness_queue_length(q), 6);
     record_script("handler");
     harness_until_lines("runs", 8, 5000);
@@ -174,12 +175,13 @@ Test(worker_breaker, one_probe_at_a_time)
     struct harness_process *w =
         harness_worker(q, "-c", "4", "--breaker-pause", "100ms", "--",
                        harness_path("handler"));
-    /* A probe has failed: those that began before it are over. */
+    /* When a probe has failed, all earlier starts are over. */
     harness_until(harness_log_count(w, "event=breaker_open") >= 2, 5000);
     harness_script("handler", "echo >>probes; "
                               "while [ ! -e go ]; do sleep 0.01; done");
     harness_until_lines("probes", 1, 5000);
-    /* A round of the worker's one waiting thread, and still only one runs. */
+    /* The worker's waiting thread has looked for work by then, and still only
+     * one probe runs. */
     harness_signal(w, SIGTTIN);
     harness_wait_log(w, "event=max_concurrency", 5000);
     cr_assert_eq(harness_lines("probes"), 1);
@@ -234,8 +236,8 @@ Test(worker_breaker, a_failing_handler_does_not_open_it)
     cr_assert_eq(harness_log_count(w, "event=breaker_open"), 0);
 }
 
-/* A handler that runs since before it opened, for however long, keeps
- * nobody. */
+/* A handler that was started before the breaker opened must not delay the
+ * probe. */
 Test(worker_breaker, the_probe_does_not_wait_for_a_handler_that_runs)
 {
     static const char body[] =

@@ -1,5 +1,5 @@
-/* test_worker_delayed.c - mqworker: messages that are not due yet, too late,
- * or broken */
+/* test_worker_delayed.c - mqworker: messages that are not due, expired or
+ * broken */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -16,10 +16,10 @@ TestSuite(worker_delayed, .init = harness_init, .fini = harness_fini);
 #define RECORD  harness_handler("record")
 #define ID      "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define NS_MS   UINT64_C(1000000)
-#define LATE_MS 400 /* on a machine that is not idle */
-#define RUNS    3   /* of which one is on time */
+#define LATE_MS 400 /* allowed delay on a busy machine */
+#define RUNS    3   /* one of so many must be on time */
 
-/* Notes when it runs, and when the message was sent. */
+/* A handler that notes the time and when the message was sent. */
 #define WHEN \
     "--", "sh", "-c", "echo $(date +%s%N) $MQW_SENT_AT $MQW_ATTEMPT >>when"
 
@@ -30,8 +30,9 @@ static uint64_t wall_ns(void)
     return (uint64_t)now.tv_sec * 1000 * NS_MS + (uint64_t)now.tv_nsec;
 }
 
-/* when_late - it ran so long after it was sent, as a first attempt, and never
- * early; true: much late, as it may be on a busy machine, but not each time */
+/* Check that the message ran as a first attempt and not before its delay.
+ * Return true if it was much too late, which may happen on a busy machine, but
+ * not every time. */
 static bool when_late(uint64_t delay_ms)
 {
     uint64_t ran, sent, late_ms = harness_deadline(LATE_MS) - harness_now_ms();
@@ -141,7 +142,7 @@ Test(worker_delayed, they_run_in_the_order_they_are_due)
     }
 }
 
-/* sent_at - one of a priority, for a time in seconds; `group` NULL: of none */
+/* Send a message with a priority for a time in seconds; `group` NULL: none. */
 static void sent_at(const char *q, time_t time, const char *priority,
                     const char *group, const char *body)
 {
@@ -159,7 +160,7 @@ static void sent_at(const char *q, time_t time, const char *priority,
         0);
 }
 
-/* ran_in_order - the bodies, one by one, and no others */
+/* Check that exactly these bodies ran, in this order. */
 static void ran_in_order(const char *const *bodies, int n)
 {
     const char *at = harness_read("runs", NULL);
@@ -172,9 +173,9 @@ static void ran_in_order(const char *const *bodies, int n)
     }
 }
 
-/* same_time_in - Send some for one time, `lead` seconds from now, of two
- * priorities, to a worker that is stopped before the time comes, if `restart`.
- * False: the machine was too busy to send all of them before their time. */
+/* Send messages of two priorities for one time, `lead` seconds from now. With
+ * `restart`, the worker is stopped before that time and another one started.
+ * Return false if the machine was too busy to send them all before the time. */
 static bool same_time_in(const char *const *flags, const char *group,
                          bool restart, time_t lead)
 {
@@ -208,7 +209,7 @@ static bool same_time_in(const char *const *flags, const char *group,
     return in_time;
 }
 
-/* same_time - with as much time as this machine needs */
+/* Do that with as much lead as this machine needs. */
 static void same_time(const char *const *flags, const char *group, bool restart)
 {
     time_t lead = 2;
@@ -317,7 +318,7 @@ Test(worker_delayed, one_that_expires_before_its_retry_is_dead)
 
 #define DAY_NS (UINT64_C(86400) * 1000 * NS_MS)
 
-/* send_ahead - a message that is due so long after now */
+/* Send a message that is due `ahead_ns` from now. */
 static void send_ahead(const char *q, uint64_t ahead_ns, const char *more,
                        const char *body)
 {
@@ -349,7 +350,7 @@ Test(worker_delayed, one_that_lies_too_far_ahead_is_dead_at_once)
     cr_assert_str_eq(l[1].reason, "bad-header");
     cr_assert_eq(l[1].attempts, 0);
     cr_assert_eq(harness_lines_with("runs", "next"), 1);
-    /* Who sends it again knows better, and it runs at once. */
+    /* A replay overrides the time: the message runs at once. */
     cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
                              harness_state_dir(), q, "--all")
                      .status,
@@ -446,7 +447,7 @@ Test(worker_delayed, a_broken_header_is_dead_at_once_and_never_runs)
         cr_assert_str_eq(one->reason, "bad-header", "%s", broken[i]);
         cr_assert_eq(one->attempts, 0);
         cr_assert(one->error && one->error[0], "why: %s", broken[i]);
-        if (one->body) /* it is kept as it came */
+        if (one->body) /* the body is kept as it was sent */
             cr_assert_str_eq(one->body, broken[i]);
         cr_assert_eq(one->body_size, strlen(broken[i]));
         cr_assert_eq(strlen(one->id), 26, "it has an id");

@@ -1,7 +1,7 @@
-/* test_worker_environment.c - mqworker: started with next to nothing
+/* test_worker_environment.c - mqworker: start with an empty environment
  *
- * Without a variable environ is NULL once the title was set up
- * (setproctitle(3bsd)), and not an empty list.
+ * setproctitle(3bsd) leaves environ as NULL instead of an empty list if there
+ * is no variable.
  */
 #include "tests/harness/harness.h"
 
@@ -14,8 +14,8 @@ TestSuite(worker_environment, .init = harness_init, .fini = harness_fini);
     "while read -r _ id size _; do head -c $size >/dev/null; read -r _\n" \
     "echo $id >>done; echo OK $id; done"
 
-/* emptied - a worker whose whole environment is `only`; NULL: nothing. It ends
- * when the one message has been done. */
+/* Run a worker whose environment has only the variable `only` (NULL: none),
+ * until its one message is done. */
 static void emptied(const char *only, const char *const *handler)
 {
     const char *argv[16] = {"env", "-i"}, *q = harness_queue(0, 0);
@@ -39,7 +39,7 @@ static void emptied(const char *only, const char *const *handler)
     cr_assert(strstr(r.err, " done=1 "), "%s", r.err);
 }
 
-/* both - with no variable, and with one */
+/* Run it with no variable, and with one. */
 static void both(const char *const *handler)
 {
     emptied(NULL, handler);

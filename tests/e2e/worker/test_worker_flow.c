@@ -22,7 +22,7 @@ struct bytes {
     size_t size;
 };
 
-/* kept_check - body.N is exactly these bytes */
+/* Check that body.N has exactly these bytes. */
 static void kept_check(size_t number, struct bytes want)
 {
     char name[32];
@@ -41,7 +41,7 @@ Test(worker_flow, every_body_arrives_byte_for_byte)
     for (size_t i = 0; i < sizeof all; i++)
         all[i] = (char)i;
     memset(high, 0xFF, sizeof high);
-    for (size_t i = 0; i < sizeof fill; i++) /* never in UTF-8 */
+    for (size_t i = 0; i < sizeof fill; i++) /* bytes that are never in UTF-8 */
         fill[i] = (char)(0xF5 + i % 11);
     const struct bytes bodies[] = {
         {"", 0},
@@ -50,7 +50,7 @@ Test(worker_flow, every_body_arrives_byte_for_byte)
         {high, sizeof high},
         {all, sizeof all},
         {fill, sizeof fill},
-        {"MQW/1", 5}, /* no magic line: it has no end */
+        {"MQW/1", 5}, /* no header: the line has no end */
         {"mqw/1\nid: x\n\n", 13},
         {"text\r\n\n", 7},
         {"\xFF", 1},
@@ -72,7 +72,7 @@ Test(worker_flow, a_body_behind_a_header_comes_without_it)
     const char *q = harness_queue(0, 256);
     static const char message[] = "MQW/1\nsize: 5\nx-a: b\n\n\n\0\xFF\nz";
     harness_send(q, message, sizeof message - 1, 0);
-    harness_send(q, "MQW/1\n\n", 7, 0); /* an empty header, an empty body */
+    harness_send(q, "MQW/1\n\n", 7, 0); /* empty header, empty body */
     struct harness_process *w = harness_worker(q, "-c", "1", "--", KEEP);
     harness_until_lines("kept", 2, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
@@ -92,7 +92,7 @@ Test(worker_flow, the_largest_body_that_the_queue_takes_arrives)
     struct harness_process *w = harness_worker(q, "--", KEEP);
     harness_until_lines("kept", 1, 10000);
     kept_check(0, (struct bytes){body, sizeof body});
-    /* A shorter one after it has none of its bytes. */
+    /* A shorter body after it must not have its bytes. */
     harness_send(q, "ab", 2, 0);
     harness_until_lines("kept", 2, 10000);
     kept_check(1, (struct bytes){"ab", 2});
@@ -227,7 +227,8 @@ Test(worker_flow, exactly_four_at_once_with_a_cap_of_four)
         last = span[i].end > last ? span[i].end : last;
     }
     int most = 0;
-    for (int i = 0; i < MESSAGES; i++) { /* the most is reached at a start */
+    for (int i = 0; i < MESSAGES; i++) { /* the maximum is reached when a
+                                          * handler starts */
         int n = 0;
         for (int k = 0; k < MESSAGES; k++)
             n += span[k].start <= span[i].start && span[i].start < span[k].end;
@@ -319,7 +320,7 @@ Test(worker_flow, a_refused_start_says_why_in_a_plain_line)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* As event=parked_full advises. */
+/* event=parked_full recommends this. */
 Test(worker_flow, a_higher_max_parked_lets_messages_in_at_once)
 {
     const char *q = harness_queue(0, 0);

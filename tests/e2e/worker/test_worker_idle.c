@@ -11,8 +11,8 @@ TestSuite(worker_idle, .init = harness_init, .fini = harness_fini);
 
 enum { IDLE_S = 10 };
 
-/* calls_returned - system calls that came back under strace in IDLE_S; -1: it
- * cannot be traced here */
+/* Count the system calls that return within IDLE_S, by strace; -1: the worker
+ * cannot be traced. */
 static long calls_returned(const struct harness_process *w)
 {
     char pid[16], seconds[16];
@@ -22,7 +22,7 @@ static long calls_returned(const struct harness_process *w)
     snprintf(seconds, sizeof seconds, "%d", IDLE_S);
     struct harness_process *s = harness_program(
         "strace", "-f", "-qq", "-o", harness_path("trace"), "-p", pid);
-    /* What each thread waits in is noted when it is attached to. */
+    /* strace writes the call that each thread waits in when it attaches. */
     harness_until(!harness_running(s) || harness_exists("trace"), 5000);
     if (!harness_running(s))
         return -1;
@@ -39,7 +39,8 @@ Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
     struct harness_process *w =
         harness_worker(q, "-c", "4", "--backoff", "1h", "--", "sh", "-c",
                        "read b; echo >>runs; [ $b = good ]");
-    /* It has worked, its threads sleep, and a retry waits for an hour. */
+    /* The worker has worked, its threads sleep, and a retry waits for an
+     * hour. */
     harness_send_text(q, "bad\n");
     for (int i = 0; i < 9; i++)
         harness_send_text(q, "good\n");

@@ -1,5 +1,5 @@
-/* test_worker_limits.c - mqworker: what keeps it from starting - 66 69 71 73
- * 77 78 */
+/* test_worker_limits.c - mqworker: reasons not to start (exit statuses 66 69 71
+ * 73 77 78) */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,8 @@ TestSuite(worker_limits, .init = harness_init, .fini = harness_fini);
 #define NOBODY 65534
 #define OTHER  65533
 
-/* refused - it ends with that status and one line */
+/* Check that the program exited with this status and printed one line; return
+ * the line. */
 static const char *refused(const struct harness_result *r, int status)
 {
     cr_assert_eq(r->status, status, "%d: %s", r->status, r->err);
@@ -31,12 +32,12 @@ static const char *refused(const struct harness_result *r, int status)
 #define start(...)                                                           \
     harness_run("mqworker", "--state-dir", harness_state_dir(), __VA_ARGS__, \
                 "--", RECORD)
-/* The same with a system limit set by prlimit(1). */
+/* Do the same under a system limit set by prlimit(1). */
 #define start_limited(limit, ...)                                         \
     harness_run("prlimit", limit, harness_bin("mqworker"), "--state-dir", \
                 harness_state_dir(), __VA_ARGS__, "--", RECORD)
 
-/* folder_of - the queue's folder, made by a worker that came and went */
+/* Run a worker once, so that the queue has a folder; return the folder. */
 static const char *folder_of(const char *q)
 {
     struct harness_process *w = harness_worker(q, "--", RECORD);
@@ -45,7 +46,7 @@ static const char *folder_of(const char *q)
     return harness_path("%s%s", harness_state_dir(), q);
 }
 
-/* bytes_put - overwrite a file in the middle */
+/* Overwrite bytes in the middle of a file. */
 static void bytes_put(const char *path, off_t at, const void *data, size_t size)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -54,7 +55,7 @@ static void bytes_put(const char *path, off_t at, const void *data, size_t size)
     close(fd);
 }
 
-/* refused_untouched - 78, and the file is byte for byte as before */
+/* Check that the worker exits with 78 and leaves the file byte for byte. */
 static void refused_untouched(const char *q, const char *path)
 {
     size_t before_size, after_size;
@@ -204,9 +205,9 @@ Test(worker_limits, a_custody_file_of_another_version_is_78_and_untouched)
     struct harness_process *w =
         harness_worker(q, "--", "sh", "-c", "echo >>started; exec sleep 1000");
     harness_until_lines("started", 1, 5000);
-    harness_kill(w); /* a message is in it */
+    harness_kill(w); /* a message stays in custody */
     const char *custody = harness_custody(q);
-    uint32_t version = 99, right = 1; /* docs/formats/custody.md */
+    uint32_t version = 99, right = 1; /* from docs/formats/custody.md */
     bytes_put(custody, 8, &version, sizeof version);
     refused_untouched(q, custody);
     bytes_put(custody, 8, &right, sizeof right);
@@ -226,8 +227,8 @@ Test(worker_limits, a_custody_file_that_is_none_is_78_and_left_untouched)
     refused_untouched(q, custody);
 }
 
-/* as_nobody - run the worker as an ordinary user, on a state directory that
- * belongs to `owner` */
+/* Run the worker as an ordinary user, with a state directory that belongs to
+ * `owner`. */
 #define as_nobody(owner, mode, ...)                                        \
     (nobody_ready(owner, mode),                                            \
      harness_run("setpriv", "--reuid=65534", "--regid=65534",              \
@@ -249,7 +250,7 @@ static void nobody_ready(uid_t owner, mode_t mode)
 
 Test(worker_limits, a_queue_that_may_not_be_opened_is_77)
 {
-    const char *q = harness_queue(0, 0); /* 0600, root's */
+    const char *q = harness_queue(0, 0); /* mode 0600, owned by root */
     struct harness_result r = as_nobody(NOBODY, 0700, q);
     const char *line = refused(&r, 77);
     cr_assert(strstr(line, q), "%s", line);

@@ -1,6 +1,9 @@
-/* test_worker_replay_twice.c - mqworker and mqdlq: a letter is sent again
- * more than once, or by somebody who only says so. Two runs of it never
- * overlap, and no letter is touched by what is no replay of it. */
+/* test_worker_replay_twice.c - mqworker, mqdlq: repeated and forged replays
+ *
+ * A letter may be replayed more than once, or a sender may pretend to replay
+ * it. Two runs of a letter never overlap, and a message that is no replay never
+ * changes a letter.
+ */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"
@@ -21,7 +24,7 @@ TestSuite(replay_twice, .init = harness_init, .fini = harness_fini);
 #define LIMIT     10000
 #define DUPLICATE "event=duplicate_letter "
 
-/* mqdlq VERB with the test's state directory */
+/* Run mqdlq with the test's state directory. */
 #define mqdlq(verb, ...) \
     harness_run("mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
 
@@ -35,7 +38,7 @@ TestSuite(replay_twice, .init = harness_init, .fini = harness_fini);
 
 static const char *q;
 
-/* letter - let one message die: letter 1 */
+/* Let a message die; it becomes letter 1. */
 static const struct harness_letter *letter(const char *message)
 {
     struct harness_process *w =
@@ -46,7 +49,7 @@ static const struct harness_letter *letter(const char *message)
     return l;
 }
 
-/* gated - a worker of two threads whose handler waits for the file go */
+/* Start a worker with two threads and that handler. */
 static struct harness_process *gated(const char *option, const char *value)
 {
     return harness_worker(q, "-c", "2", option, value, "--",
@@ -58,11 +61,11 @@ static void open_gate(const char *status)
     harness_write("go", status, strlen(status));
 }
 
-/* A message as mqdlq sends it. */
+/* The message that mqdlq sent. */
 static char copied[1024];
 static size_t copied_size;
 
-/* copy_take - replay letter 1, and catch the message */
+/* Replay letter 1 and receive the message. */
 static void copy_take(void)
 {
     cr_assert_eq(mqdlq("replay", q, "1").status, 0);
@@ -78,7 +81,7 @@ static void copy_send(void)
 
 #define LETTERS "SELECT count(*) FROM messages WHERE state >= 3"
 
-/* dropped - wait until the worker has dropped so many copies */
+/* Wait until the worker has dropped so many copies. */
 static void dropped(const struct harness_process *w, size_t n)
 {
     harness_until(harness_log_count(w, DUPLICATE) >= n, LIMIT);
@@ -272,9 +275,9 @@ Test(replay_twice, a_kill_with_both_copies_in_slots_leaves_one)
                      "begin 1 1 pay\nbegin 1 0 pay\nbegin 1 1 pay\nend\n");
 }
 
-/* ---- who only says that it is a letter ---- */
+/* ---- forged replays ---- */
 
-/* forge - as the user nobody, where we may become that */
+/* Send as the user nobody if possible. */
 static void forge(const char *text)
 {
     int status;
@@ -289,7 +292,7 @@ static void forge(const char *text)
     cr_assert_eq(status, 0);
 }
 
-/* open_to_all - mode 0622 */
+/* Let everybody write to the queue. */
 static void open_to_all(void)
 {
     mqd_t mq = mq_open(q, O_RDONLY);
@@ -298,8 +301,8 @@ static void open_to_all(void)
     mq_close(mq);
 }
 
-/* forged_runs - the forged body ran, and says that it may be a repeat; the
- * letter is as it was */
+/* Check that the forged message ran, marked as a possible repeat, and that the
+ * letter is unchanged. */
 static void forged_runs(struct harness_process *w,
                         const struct harness_letter *before)
 {

@@ -14,12 +14,11 @@ TestSuite(worker_retries, .init = harness_init, .fini = harness_fini);
 #define SPAN   harness_handler("span")
 #define RECORD harness_handler("record")
 
-/* Room for a machine that is not idle; the contract says 50 ms on one that
- * is. */
+/* Allowed delay on a busy machine; on an idle one the contract is 50 ms. */
 #define LATE_MS 400
-#define RUNS    3 /* of which one is on time */
+#define RUNS    3 /* one of so many must be on time */
 
-/* starts_read - monotonic ns of `n` starts behind the first `skip` */
+/* Read `n` start times (monotonic ns) behind the first `skip`. */
 static void starts_read(uint64_t *start, size_t skip, size_t n)
 {
     const char *at = harness_read("spans", NULL);
@@ -31,7 +30,7 @@ static void starts_read(uint64_t *start, size_t skip, size_t n)
     }
 }
 
-/* gaps_late - of the tries, start to start: never early; true: much late */
+/* Check that no try started too early. Return true if one was much too late. */
 static bool gaps_late(const uint64_t *start, const uint64_t *want_ms, size_t n)
 {
     uint64_t late_ms = harness_deadline(LATE_MS) - harness_now_ms();
@@ -45,9 +44,10 @@ static bool gaps_late(const uint64_t *start, const uint64_t *want_ms, size_t n)
     return late;
 }
 
-/* gaps_check - a message has `n` + 1 tries that far apart: never early, and not
- * much late for one of three messages, as a busy machine holds up any of them.
- * How many messages it took. */
+/* Send messages that fail `n` + 1 times, and check the gaps between their
+ * tries. No try may be early, and the tries of one of three messages must not
+ * be late; a busy machine may delay the others. Return how many messages were
+ * sent. */
 static size_t gaps_check(const char *q, const uint64_t *want_ms, size_t n)
 {
     size_t messages = 0;
@@ -113,7 +113,7 @@ Test(worker_retries, an_exponential_backoff_doubles_up_to_its_maximum)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* start_of - monotonic ns at which that try of message `number` started */
+/* Return when a try of message `number` started, in monotonic ns. */
 static uint64_t start_of(int number, int attempt)
 {
     char want[32];
@@ -150,7 +150,7 @@ Test(worker_retries, jitter_is_added_on_top_and_never_taken_off)
         least = gap < least ? gap : least;
         most = gap > most ? gap : most;
     }
-    /* Ten draws from 0 to 200 ms: within 20 ms of each other once in 10^8. */
+    /* Ten draws from 0 to 200 ms lie within 20 ms once in 10^8 times. */
     cr_assert_gt(most - least, UINT64_C(20000000), "no jitter at all?");
 }
 
@@ -235,8 +235,8 @@ Test(worker_retries, a_retry_waits_through_a_kill)
         harness_worker(q, "-c", "1", "--backoff", "20s", "--jitter", "0", "--",
                        SPAN, "0", "1");
     harness_wait_log(w, "event=retry", 5000);
-    /* It is logged before it is durable; what runs after it on the one thread
-     * tells that it is. */
+    /* The retry is logged before it is stored. When a later message has been
+     * logged on the only thread, the first one is stored. */
     harness_send_text(q, "y");
     harness_until(harness_log_count(w, "event=retry") >= 2, 5000);
     harness_kill(w);
@@ -261,7 +261,8 @@ Test(worker_retries, fresh_messages_and_due_retries_take_turns)
         harness_send_text(q, "good\n");
     harness_until(harness_lines_with("runs", "good") == 10, 10000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    /* Between the first and the tenth fresh one the retry ran, too. */
+    /* Retries must have run between the first and the last of the new
+     * messages. */
     const char *text = harness_read("runs", NULL);
     const char *first = strstr(text, "good"), *last = first;
     for (const char *at = first; at; at = strstr(at + 1, "good"))

@@ -16,12 +16,13 @@ TestSuite(worker_signals, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
-/* Runs until there is a file "go"; notes its id at the start and its end. */
+/* A handler that runs until the file "go" exists, and notes its id at its start
+ * and end. */
 #define UNTIL_GO                                                     \
     "--", "sh", "-c",                                                \
         "echo $MQW_ID >>started; while [ ! -e go ]; do sleep 0.01; " \
         "done; echo $MQW_ID >>ended"
-/* The same, deaf to SIGTERM; notes its pid and that of a child. */
+/* A handler that ignores SIGTERM; it notes its pid and that of a child. */
 #define STUBBORN                                        \
     "--", "sh", "-c",                                   \
         "trap '' TERM; sleep 1000 & echo $$ $! >pids; " \
@@ -32,8 +33,9 @@ static void go(void)
     harness_write("go", "", 0);
 }
 
-/* ran_again - the next worker runs the one message as it was: same id, first
- * attempt, marked redelivered, and no crash counted, of which one would do */
+/* Check that the next worker runs the message again with the same id, as the
+ * first attempt, marked, and that no crash was counted: one crash would make it
+ * dead. */
 static void ran_again(const char *q, const char *id)
 {
     char want[128];
@@ -45,7 +47,7 @@ static void ran_again(const char *q, const char *id)
     cr_assert_str_eq(harness_read("runs", NULL), want);
 }
 
-/* stop_softly - running handlers finish, nothing more is taken */
+/* Check that running handlers finish and no further message is taken. */
 static void stop_softly(int signal)
 {
     const char *q = harness_queue(0, 0);
@@ -217,7 +219,7 @@ Test(worker_signals, usr2_pauses_and_cont_resumes)
     harness_signal(w, SIGUSR2);
     harness_wait_log(w, "event=paused", 5000);
     harness_send_text(q, "during");
-    /* Its one thread looks at messages before or with the next signal. */
+    /* The only thread has looked for messages by then. */
     harness_signal(w, SIGTTIN);
     harness_wait_log(w, "event=max_concurrency", 5000);
     cr_assert_eq(harness_queue_length(q), 1);
@@ -252,8 +254,8 @@ Test(worker_signals, a_paused_worker_stops_on_term)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "1", UNTIL_GO);
-    /* While its handler runs, the worker's one work item is in use, so that no
-     * thread can be in mq_receive as the pause begins. */
+    /* While the handler runs, the only work item is in use, so no thread is in
+     * mq_receive when the pause begins. */
     harness_send_text(q, "x");
     harness_until_lines("started", 1, 5000);
     harness_signal(w, SIGUSR2);
@@ -310,11 +312,12 @@ Test(worker_signals, the_lowered_cap_holds)
     harness_wait_log(w, "event=started", 5000);
     harness_signal(w, SIGTTOU);
     harness_wait_log(w, "old=2 new=1", 5000);
-    harness_signal(w, SIGTTOU); /* not below one */
+    harness_signal(w, SIGTTOU); /* the cap stays at one */
     for (int i = 0; i < 4; i++)
         harness_send_text(q, "x");
     harness_until_lines("started", 1, 5000);
-    harness_signal(w, SIGUSR2); /* an answer: signals before it were seen */
+    harness_signal(w, SIGUSR2); /* when it is logged, earlier signals were
+                                 * handled */
     harness_wait_log(w, "event=paused", 5000);
     cr_assert_eq(harness_queue_length(q), 3);
     cr_assert_eq(harness_log_count(w, "new=0"), 0);
@@ -336,7 +339,7 @@ Test(worker_signals, a_handlers_own_signals_do_not_reach_the_worker)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* As nohup(1), and as a shell does it for a background job of a script. */
+/* As nohup(1) does, and a shell for background jobs. */
 Test(worker_signals, signals_that_were_ignored_at_the_start_stay_ignored)
 {
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT};
@@ -349,7 +352,7 @@ Test(worker_signals, signals_that_were_ignored_at_the_start_stay_ignored)
     harness_wait_log(w, "event=started", 5000);
     for (size_t i = 0; i < 3; i++)
         harness_signal(w, signals[i]);
-    harness_send_text(q, "x"); /* a handler has the usual signals */
+    harness_send_text(q, "x"); /* handlers have default signals */
     harness_wait_log(w, "error=\"signal 1\"", 5000);
     cr_assert_eq(harness_log_count(w, "event=stopping"), 0);
     cr_assert_eq(harness_stop(w, 5000), 0);
@@ -377,14 +380,15 @@ Test(worker_signals, a_stray_signal_is_logged_and_ends_nothing)
     cr_assert_eq(harness_wait(w, 5000), 0);
 }
 
-/* Each message writes more to the log than 20 of them leave room for. */
+/* Each message logs more than a twentieth of what the pipe holds. */
 Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
 {
     const char *q = harness_queue(10, 256), *log = harness_path("log");
     int fd;
 
     cr_assert_eq(mkfifo(log, 0600), 0);
-    fd = open(log, O_RDWR); /* read by nobody */
+    fd = open(log, O_RDWR); /* opened so that it never blocks; nothing reads
+                             * it */
     cr_assert_geq(fd, 0);
     struct harness_process *w = harness_program(
         "sh", "-c", "exec 2>log; exec \"$0\" --state-dir \"$@\"",
@@ -397,9 +401,9 @@ Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
     struct harness_result r =
         harness_run("mqctl", "--state-dir", harness_state_dir(), "doctor", q);
     cr_expect(strstr(r.out, "nothing reads its log: "), "%s%s", r.out, r.err);
-    /* The answer waits for an fsync of the pause's note. On a busy disk that
-     * takes longer than mqctl waits, so a single EX_TEMPFAIL does not show that
-     * the worker waits for its log. */
+    /* mqctl's answer waits for the fsync of the pause note, which takes longer
+     * than mqctl waits on a busy disk. A single EX_TEMPFAIL is therefore no
+     * sign that the worker waits for its log. */
     for (int i = 0; i < 5; i++) {
         r = harness_run("mqctl", "--state-dir", harness_state_dir(), "pause",
                         q);
