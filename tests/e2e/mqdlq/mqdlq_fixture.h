@@ -1,7 +1,7 @@
-/* mqdlq_fixture.h - what the tests of mqdlq start from: three letters
+/* mqdlq_fixture.h - a queue with three letters, for tests of mqdlq
  *
- * WHAT   A queue whose store has them, and short forms of running mqdlq.
- * WHO    tests/e2e/test_mqdlq*.c
+ * WHAT   Makes the queue and its store, and has short forms of running mqdlq.
+ * WHO    tests/e2e/mqdlq/test_mqdlq*.c
  * OWNS   Nothing; see tests/harness/harness.h.
  * FAILS  By ending the test.
  */
@@ -21,11 +21,11 @@
 #define ID_A "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define ID_B "01JD3Z6Q9V0X8N5T2K7B4M1C3G"
 
-/* mqdlq VERB --state-dir ... QUEUE and what you give */
+/* Run mqdlq VERB --state-dir ... QUEUE with more arguments. */
 #define dlq(verb, ...)                                               \
     harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \
                 __VA_ARGS__)
-/* The same, which must end well; its stdout. */
+/* Run the same, which must succeed; return its stdout. */
 #define dlq_out(verb, ...) good(dlq(verb, __VA_ARGS__))
 #define dlq_input(text, verb, ...)                              \
     harness_run_spec(&(struct harness_spec){                    \
@@ -34,7 +34,7 @@
         .input = (text),                                        \
         .input_size = strlen(text)})
 
-/* good - the output of a run that must have ended with 0 */
+/* Return the stdout of a run that must have ended with 0. */
 static inline const char *good(struct harness_result r)
 {
     cr_assert_eq(r.status, 0, "status %d: %s", r.status, r.err);
@@ -57,7 +57,7 @@ static const char three[] =
     "{\"reason\":\"exhausted\",\"error\":\"signal 11\",\"crashes\":1,"
     "\"died_at\":\"2026-01-03T00:00:00Z\",\"body_base64\":\"AAECG1t/Cg==\"}\n";
 
-/* three_letters - a queue with those */
+/* Return a queue with these letters. */
 static inline const char *three_letters(void)
 {
     const char *q = harness_queue(0, 0);
@@ -66,10 +66,10 @@ static inline const char *three_letters(void)
     return q;
 }
 
-/* count - letters that a filter leaves */
+/* Count the letters that match a filter. */
 #define count(...) atoi(dlq_out("list", "--count", __VA_ARGS__))
 
-/* take - the next message as text; ends the test if there is none */
+/* Receive the next message as text; it must exist. */
 static inline const char *take(const char *q, unsigned *priority)
 {
     static char text[ROOM + 1];
@@ -79,7 +79,7 @@ static inline const char *take(const char *q, unsigned *priority)
     return text;
 }
 
-/* store - open the queue's store, as the worker has it open */
+/* Open the queue's store as the worker does. */
 static inline struct store *store(const char *q)
 {
     char path[4096];

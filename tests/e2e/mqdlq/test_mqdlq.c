@@ -1,11 +1,11 @@
-/* test_mqdlq.c - mqdlq: looking at letters, JSON out and in */
+/* test_mqdlq.c - mqdlq: list and show letters, export and import JSON */
 #include "tests/e2e/mqdlq/mqdlq_fixture.h"
 
 #include <jansson.h>
 
 TestSuite(mqdlq, .init = harness_init, .fini = harness_fini);
 
-/* ---- looking ---- */
+/* ---- list and show ---- */
 
 Test(mqdlq, without_a_store_there_are_no_letters_and_stderr_says_where)
 {
@@ -269,7 +269,7 @@ Test(mqdlq, json_has_the_fields_of_the_contract)
     json_decref(o);
 }
 
-/* random_letter - a line with any bytes in it */
+/* Write a line with random bytes in a letter. */
 static void random_letter(FILE *out, unsigned n)
 {
     static const char hex[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstu"
@@ -289,7 +289,7 @@ static void random_letter(FILE *out, unsigned n)
             n % 2 ? "true" : "false", rand());
 }
 
-/* without_id - a JSON line after its own row number and queue */
+/* Return a JSON line behind its row number and queue. */
 static const char *without_id(const char *line)
 {
     return strstr(line, "\"message_id\"");
@@ -437,7 +437,7 @@ Test(mqdlq, import_names_the_bad_line_and_keeps_those_before)
         "{\"reason\":\"rejected\",\"body\":\"x\",\"history\":[1]}",
         "{\"reason\":\"rejected\",\"body\":\"x\",\"header\":\"MQW/1\\n\"}",
         "{\"reason\":\"rejected\",\"body\":\"x\",\"header\":\"y\"}",
-        /* over 2^63 ns */
+        /* beyond 2^63 ns */
         "{\"reason\":\"rejected\",\"body\":\"x\",\"died_at\":\"2320-01-01\"}",
     };
     const char *q = harness_queue_name();

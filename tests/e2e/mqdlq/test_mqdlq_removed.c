@@ -1,5 +1,4 @@
-/* test_mqdlq_removed.c - mqdlq: the queue is removed while a letter is sent
- * to it */
+/* test_mqdlq_removed.c - mqdlq: the queue is removed during a replay */
 #include "tests/e2e/mqdlq/mqdlq_fixture.h"
 
 #include <fcntl.h>
@@ -35,7 +34,7 @@ static const char *removed_under(const char *q, const char *flag,
     return harness_stderr(p, NULL);
 }
 
-/* told - which letter it was */
+/* Check that the message names the letter. */
 static void told(const char *err)
 {
     cr_assert(strstr(err, "removed just as letter 2 was sent"), "%s", err);

@@ -1,6 +1,8 @@
-/* test_mqdlq_replay.c - mqdlq: replay, discard, purge. The tests play the
- * worker themselves: they take the message from the queue and settle the row
- * in the store. */
+/* test_mqdlq_replay.c - mqdlq: replay, discard, purge
+ *
+ * The tests act as the worker: they receive the message from the queue and
+ * settle the row in the store.
+ */
 #include "tests/e2e/mqdlq/mqdlq_fixture.h"
 
 #include <signal.h>
@@ -9,7 +11,7 @@
 
 TestSuite(replay, .init = harness_init, .fini = harness_fini);
 
-/* has - that a text has a part */
+/* Check that a text has a part. */
 #define has(text, part) \
     cr_assert(strstr((text), (part)), "no \"%s\" in: %s", (part), (text))
 
@@ -57,7 +59,7 @@ Test(replay, a_replayed_letter_stays_marked_until_it_is_settled)
     store_close(&s);
 }
 
-/* token_of - what a message names its replay by */
+/* Return the token by which a message names its replay. */
 static const char *token_of(const char *text)
 {
     static char token[2][27];
@@ -73,7 +75,7 @@ Test(replay, all_goes_oldest_first_and_not_what_is_on_its_way)
 {
     const char *q = three_letters();
     good(dlq("replay", "--all", q));
-    has(take(q, NULL), "letter: 1\n"); /* of priority 3: first anyway */
+    has(take(q, NULL), "letter: 1\n"); /* priority 3, so it is the first */
     has(take(q, NULL), "letter: 2\n");
     has(take(q, NULL), "letter: 3\n");
     has(dlq_out("replay", "--all", q),
@@ -202,13 +204,13 @@ Test(replay, to_another_queue_carries_the_id_and_no_letter)
     cr_assert_eq(dlq("show", q, "1").status, 66);
     cr_assert_eq(harness_queue_length(q), 0);
     good(dlq("replay", "--to", q + 1, q, "2"));
-    has(take(q, NULL), "letter: 2\n"); /* its own queue after all */
+    has(take(q, NULL), "letter: 2\n"); /* sent to its own queue */
     struct harness_result r = dlq("replay", "--to", "/mqt-none", q, "3");
     cr_assert_eq(r.status, 66);
     cr_assert_eq(count(q), 1);
 }
 
-/* body_letter - import one letter with a body of `size` times 'x' */
+/* Import a letter with a body of `size` times 'x'. */
 static void body_letter(const char *q, size_t size)
 {
     char text[1024];
@@ -406,7 +408,7 @@ Test(replay, dry_run_does_nothing)
     cr_assert_eq(harness_queue_length(q), 0);
 }
 
-/* ---- for programs: --json, --quiet ---- */
+/* ---- output for programs: --json, --quiet ---- */
 
 Test(replay, json_says_what_was_done)
 {
@@ -464,7 +466,8 @@ Test(replay, quiet_prints_only_what_goes_wrong)
 
 /* ---- the canary ---- */
 
-/* canary_start - replay all with a canary; returns when it is in the queue */
+/* Start to replay all letters with a canary; return when the canary is in the
+ * queue. */
 static struct harness_process *canary_start(const char *q)
 {
     struct harness_process *p =
@@ -475,7 +478,7 @@ static struct harness_process *canary_start(const char *q)
     return p;
 }
 
-/* to_waiting - what the worker does when a message is to be tried again */
+/* Do what the worker does when a message is to be retried. */
 static void to_waiting(struct store *s, int64_t row)
 {
     struct store_row m;

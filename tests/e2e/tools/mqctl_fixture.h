@@ -1,6 +1,6 @@
-/* mqctl_fixture.h - short forms of running mqctl beside a worker
+/* mqctl_fixture.h - run mqctl beside a worker
  *
- * WHAT   mqctl on the state directory of the test; its JSON as values.
+ * WHAT   Runs mqctl on the test's state directory and parses its JSON.
  * WHO    Tests of tests/e2e that run mqctl.
  * OWNS   Nothing; see tests/harness/harness.h.
  * FAILS  By ending the test.
@@ -18,11 +18,11 @@
 
 #define SOON_MS 20000
 
-/* mqctl VERB --state-dir ... and what you give */
+/* Run mqctl VERB --state-dir ... with more arguments. */
 #define ctl(verb, ...)                                               \
     harness_run("mqctl", (verb), "--state-dir", harness_state_dir(), \
                 __VA_ARGS__)
-/* The same, which must end well; its stdout. */
+/* Run the same, which must succeed; return its stdout. */
 #define ctl_out(verb, ...) ctl_good(ctl(verb, __VA_ARGS__))
 
 static inline const char *ctl_good(struct harness_result r)
@@ -31,7 +31,7 @@ static inline const char *ctl_good(struct harness_result r)
     return r.out;
 }
 
-/* ctl_json - the first line of an output as an object; the test's to free */
+/* Parse the first line of an output as an object; the test frees it. */
 static inline json_t *ctl_json(const char *text)
 {
     json_error_t error;
@@ -41,13 +41,13 @@ static inline json_t *ctl_json(const char *text)
     return o;
 }
 
-/* ctl_status - mqctl status --json QUEUE, of a worker that runs */
+/* Return mqctl status --json QUEUE of a running worker. */
 static inline json_t *ctl_status(const char *q)
 {
     return ctl_json(ctl_out("status", "--json", q));
 }
 
-/* ctl_number - a field of the status */
+/* Return a number from the status. */
 static inline long ctl_number(const char *q, const char *field)
 {
     json_t *o = ctl_status(q), *value = json_object_get(o, field);
@@ -59,7 +59,7 @@ static inline long ctl_number(const char *q, const char *field)
     return n;
 }
 
-/* ctl_is - whether a field of the status is that text */
+/* Return true if a field of the status is that text. */
 static inline bool ctl_is(const char *q, const char *field, const char *text)
 {
     json_t *o = ctl_status(q);
@@ -70,7 +70,7 @@ static inline bool ctl_is(const char *q, const char *field, const char *text)
     return is;
 }
 
-/* ctl_worker - mqworker that runs and listens */
+/* Start mqworker and wait until it listens for mqctl. */
 #define ctl_worker(q, ...) ctl_ready(harness_worker(q, __VA_ARGS__))
 
 static inline struct harness_process *ctl_ready(struct harness_process *w)
@@ -79,7 +79,7 @@ static inline struct harness_process *ctl_ready(struct harness_process *w)
     return w;
 }
 
-/* ctl_send - a message with an id; the id */
+/* Send a message with an id; return the id. */
 static inline const char *ctl_send(const char *q, const char *body)
 {
     static char ids[8][32];

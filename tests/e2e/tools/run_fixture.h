@@ -1,6 +1,6 @@
-/* run_fixture.h - what a worker says of its run, and when things happened
+/* run_fixture.h - the summary of a worker's run, and when handlers ran
  *
- * WHAT   The last line of a run as numbers; the lines of the span handler.
+ * WHAT   Parses the last log line of a run, and the lines of the span handler.
  * WHO    Tests of bounded runs and of time.
  * OWNS   Nothing; strings live until harness_fini.
  * FAILS  By ending the test.
@@ -25,7 +25,7 @@ struct run_summary {
     char why[64];
 };
 
-/* run_field - what stands behind " name=" in a line of the log */
+/* Return the text behind " name=" in a log line. */
 static inline const char *run_field(const char *line, const char *name)
 {
     char key[64];
@@ -67,7 +67,7 @@ static inline uint64_t run_us(const char *text)
     return (uint64_t)sum;
 }
 
-/* run_end - wait until it has ended well; its last line */
+/* Wait until the run has ended with status 0, and parse its last line. */
 static inline struct run_summary run_end(struct harness_process *w,
                                          unsigned limit_ms)
 {
@@ -95,8 +95,8 @@ struct run_span {
     char body[64];
 };
 
-/* run_spans - all there are so far, in the order they ended; until the next
- * call */
+/* Return all spans so far in the order of their ends; valid until the next
+ * call. */
 static inline struct run_span *run_spans(size_t *count)
 {
     size_t n = harness_lines("spans");
@@ -115,13 +115,13 @@ static inline struct run_span *run_spans(size_t *count)
     return spans;
 }
 
-/* run_slow - ms on a machine that is as slow as this one */
+/* Scale ms to the speed of this machine. */
 static inline uint64_t run_slow(unsigned ms)
 {
     return harness_deadline(ms) - harness_now_ms();
 }
 
-/* run_nap - let that much time pass: for what must not happen meanwhile */
+/* Let some time pass, for something that must not happen meanwhile. */
 static inline void run_nap(unsigned ms)
 {
     uint64_t end = harness_now_ms() + ms;

@@ -1,5 +1,5 @@
-/* test_completion.c - Completion scripts: all flags of --help and no others,
- * and shells take them */
+/* test_completion.c - completion scripts: exactly the flags of --help, and
+ * shells accept them */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -28,13 +28,13 @@ TestSuite(completion, .init = init, .fini = harness_fini);
 static const char *const programs[] = {"mqworker", "mqsend", "mqdlq", "mqctl"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
-/* Prints the script of a program for a shell. */
+/* Print the script of a program for a shell. */
 #define MADE(program, shell)                                                \
     "sh -c '$0 --options-dump; mqworker --options-dump' " program " | awk " \
     "-v shell=" shell " -f $AWK_SCRIPT"
 
-/* sh - run a script in the scratch directory, programs of ours first in PATH;
- * its output, and the test ends if it fails */
+/* Run a script in the scratch directory with our programs first in PATH. It
+ * must succeed; return its output. */
 static const char *sh(const char *shell, const char *script,
                       const char *argument)
 {
@@ -55,14 +55,14 @@ static const char *sh(const char *shell, const char *script,
     return r.out;
 }
 
-/* need - skip the test where a shell is missing */
+/* Skip the test if a shell is missing. */
 static void need(const char *shell)
 {
     if (!harness_has(shell))
         cr_skip_test("no %s here", shell);
 }
 
-/* Each flag of all help texts, one a line, into the file `help`. */
+/* Write each flag of all help texts to the file `help`, one a line. */
 #define HELP                                                             \
     "set -eu; { $1 --help; case $1 in mqdlq | mqctl)"                    \
     "  for v in $($1 --help | sed -n 's/^  \\([a-z-]*\\) .*/\\1/p'); do" \
@@ -70,7 +70,7 @@ static void need(const char *shell)
     "sed -n 's/^  \\(-., \\|    \\)\\{0,1\\}--\\([a-z-]*\\).*/\\2/p' |"  \
     "sort -u >help; "
 
-/* same - the flags that `find` sees in the script are those of --help */
+/* Check that the flags that `find` finds in the script are those of --help. */
 static void same(const char *shell, const char *find)
 {
     char script[2048];
@@ -109,7 +109,7 @@ Test(completion, an_unknown_shell_is_refused_with_those_that_are_known)
     cr_assert(strstr(out, "\nstatus 64\n"), "%s", out);
 }
 
-/* ---- in the shells themselves: words, then what must be offered ---- */
+/* ---- completion in the shells: words, then required offers ---- */
 
 static const struct {
     const char *words; /* as typed; the last word is completed */
@@ -136,7 +136,7 @@ static const struct {
 };
 #define TYPED (sizeof typed / sizeof *typed)
 
-/* ask - a script answers each row with one line, "words|offer offer ..." */
+/* Run a script that answers each row with a line "words|offer offer ...". */
 static void ask(const char *shell, const char *script)
 {
     harness_write("file.so", "", 0);
@@ -144,8 +144,8 @@ static void ask(const char *shell, const char *script)
     const char *q = harness_queue(0, 0);
     char queue[128], all[4096] = "";
 
-    /* Where /dev/mqueue is not mounted, and one may not mount it, a queue is
-     * known by the folder of its worker. */
+    /* Where /dev/mqueue is not mounted and cannot be, queues are found by the
+     * folders of their workers. */
     cr_assert_eq(
         harness_wait(harness_worker(q, "--exit-when-idle=0s", "--", "true"),
                      10000),
@@ -184,7 +184,7 @@ Test(completion, bash_completes_what_was_typed)
                     "  echo \"${COMP_WORDS[*]}| ${COMPREPLY[*]} \"; done <$1");
 }
 
-/* readline makes three words of --flag=value. */
+/* readline splits --flag=value into three words. */
 Test(completion, bash_completes_a_value_behind_an_equals_sign)
 {
     need("bash");
@@ -216,8 +216,8 @@ Test(completion, fish_completes_what_was_typed)
                     "end <typed");
 }
 
-/* one_letter - a queue with one dead letter and a message that waits, which is
- * in the store; its worker runs on */
+/* Return a queue with one dead letter and one message waiting in the store; its
+ * worker is running. */
 static const char *one_letter(void)
 {
     const char *q = harness_queue(10, 512);
@@ -233,8 +233,8 @@ static const char *one_letter(void)
     return q;
 }
 
-/* Asks for ids by $1, a way to complete what a line says; fails unless they are
- * those of the letter and of the message. */
+/* Complete ids by $1, a way to complete a line; the script fails unless they
+ * are those of the letter and of the message. */
 #define IDS                                                                   \
     "id=$(mqctl list --json $q | grep -o '\"id\":\"[0-9A-Z]*' | tail -c 27);" \
     "[ ${#id} = 26 ];"                                                        \
@@ -270,8 +270,8 @@ Test(completion, fish_offers_ids_of_letters_and_of_messages_that_wait)
        one_letter());
 }
 
-/* What is looked for is only what was not typed: that is printed in one
- * piece. */
+/* Only the characters that were not typed are searched for: zsh prints them in
+ * one piece. */
 Test(completion, zsh_completes_what_was_typed)
 {
     need("zsh");

@@ -1,4 +1,4 @@
-/* test_mqsend.c - mqsend: its contract, on real queues */
+/* test_mqsend.c - mqsend: its contract, with real queues */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@ TestSuite(mqsend, .init = harness_init, .fini = harness_fini);
 #define ID   "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define ROOM 256
 
-/* A message that was received, header and body apart. */
+/* A received message, with header and body separated. */
 struct message {
     char text[ROOM + 1]; /* NUL-terminated */
     size_t size;
@@ -27,7 +27,7 @@ struct message {
     unsigned priority;
 };
 
-/* take - the next message; the test ends if there is none */
+/* Receive the next message, which must exist. */
 static struct message *take(const char *queue)
 {
     static struct message m;
@@ -42,7 +42,8 @@ static struct message *take(const char *queue)
     return &m;
 }
 
-/* value - of a header line, in a buffer of its own; NULL if it is missing */
+/* Return the value of a header line, in its own buffer; NULL if it is
+ * missing. */
 static const char *value(const struct message *m, const char *name)
 {
     static char out[ROOM];
@@ -56,7 +57,7 @@ static const char *value(const struct message *m, const char *name)
     return out;
 }
 
-/* number - of a header line */
+/* Return the number in a header line. */
 static uint64_t number(const struct message *m, const char *name)
 {
     const char *text = value(m, name);
@@ -64,7 +65,7 @@ static uint64_t number(const struct message *m, const char *name)
     return strtoull(text, NULL, 10);
 }
 
-/* with_input - run mqsend with bytes on stdin */
+/* Run mqsend with these bytes on stdin. */
 #define with_input(data, bytes, ...)                                        \
     harness_run_spec(                                                       \
         &(struct harness_spec){.argv = HARNESS_LIST("mqsend", __VA_ARGS__), \
@@ -117,7 +118,7 @@ Test(mqsend, all_header_flags_arrive)
     cr_assert_str_eq(m->body, "body");
 }
 
-/* sent_at - mqsend --at by the clock of Berlin, without its file */
+/* Run mqsend --at with the clock of Berlin, without its time zone file. */
 static struct harness_result sent_at(const char *q, const char *time)
 {
     return harness_run_spec(&(struct harness_spec){
@@ -272,7 +273,7 @@ Test(mqsend, null_ended_records_may_hold_newlines)
     cr_assert_eq(harness_queue_length(q), 0);
 }
 
-/* drain - receive until `count` messages came; the sum of their bytes */
+/* Receive `count` messages; return the sum of their sizes. */
 static size_t drain(const char *q, long count)
 {
     char buf[ROOM];
@@ -295,7 +296,8 @@ Test(mqsend, lines_longer_than_the_read_buffer_and_many_of_them_stream)
     const char *q = harness_queue(0, 0);
     size_t want = 0, size = 0;
     char *input = malloc(3000 * 200);
-    for (int i = 0; i < 3000; i++) { /* 300 KB: records cross each chunk */
+    for (int i = 0; i < 3000; i++) { /* 300 KB: records cross the end of each
+                                      * chunk */
         size_t n = (size_t)(i * 7 % 199);
         memset(input + size, 'a' + i % 26, n);
         input[size + n] = '\n';
@@ -543,7 +545,7 @@ Test(mqsend, a_wrong_queue_is_refused_with_what_was_meant)
     struct harness_result r = harness_run("mqsend", typo, "x");
     cr_assert_eq(r.status, 66);
     snprintf(typo, sizeof typo, "/dev/mqueue%s", q);
-    if (harness_exists(typo)) /* where names can be compared */
+    if (harness_exists(typo)) /* if names can be compared */
         cr_assert(strstr(r.err, hint), "%s", r.err);
     r = harness_run("mqsend", "hello", q);
     cr_assert_eq(r.status, 66);
@@ -567,7 +569,8 @@ Test(mqsend, a_queue_removed_meanwhile_is_not_taken_for_sent)
     harness_until(harness_queue_length(q) == 2, 10000);
     mqd_t held = mq_open(q, O_RDONLY | O_CLOEXEC);
     harness_signal(p,
-                   SIGSTOP); /* it must not see the queue full and nameless */
+                   SIGSTOP); /* the queue must not be seen full and without its
+                              * name */
     mq_unlink(q);
     char buf[ROOM];
     cr_assert_gt(mq_receive(held, buf, sizeof buf, NULL), 0);
@@ -594,7 +597,8 @@ Test(mqsend, a_full_queue_that_is_removed_ends_the_wait)
     mq_close(fresh);
 }
 
-/* Run mqsend as a background job of a new terminal; what it prints there. */
+/* Run mqsend as a background job of a new terminal; return what it prints
+ * there. */
 static const char *in_the_background(const char *q)
 {
     static char text[8192];

@@ -1,5 +1,5 @@
-/* test_times.c - mqdlq and mqctl: times, and lines, for people on a terminal,
- * for scripts elsewhere */
+/* test_times.c - mqdlq, mqctl: times and lines for people on a terminal, and
+ * for scripts */
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -12,8 +12,8 @@ TestSuite(times, .init = harness_init, .fini = harness_fini);
 #define UTC   "T00:00:00.000Z"
 #define STATE harness_state_dir()
 
-/* on_columns - all that a program prints on a terminal of that width, in a zone
- * an hour east */
+/* Return what a program prints on a terminal of that width, with a time zone
+ * one hour east. */
 static const char *on_columns(unsigned short columns, const char *const *argv)
 {
     static char text[16 << 10];
@@ -44,7 +44,7 @@ static const char *on_columns(unsigned short columns, const char *const *argv)
 
 #define on_terminal(argv) on_columns(120, argv)
 
-/* two_letters - one of 2001, with a header that names moments */
+/* Make two letters, one of them from 2001 and with times in its header. */
 static const char *two_letters(void)
 {
     static const char lines[] =
@@ -119,8 +119,8 @@ Test(times, status_is_in_local_time_and_with_utc_not)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* lines_join - lines that were broken, as one again; what fixes something is
- * never broken, so that it can be copied */
+/* Join lines that were wrapped. Advice is never wrapped, so that it can be
+ * copied. */
 static const char *lines_join(const char *text, unsigned columns)
 {
     static char out[16 << 10];

@@ -1,5 +1,4 @@
-/* test_waits.c - mqsend, mqdlq and mqctl: no program waits for ever without
- * a word */
+/* test_waits.c - mqsend, mqdlq, mqctl: programs that wait say so */
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -27,7 +26,7 @@ static const char *queue_full(void)
     return q;
 }
 
-/* letters_of - a queue with that many dead letters */
+/* Return a queue with that many dead letters. */
 static const char *letters_of(size_t n)
 {
     const char *q = harness_queue(2, 256);
@@ -41,7 +40,7 @@ static const char *letters_of(size_t n)
     return q;
 }
 
-/* ---- a log, as cron has it ---- */
+/* ---- output to a log, as under cron ---- */
 
 Test(waits, mqsend_says_once_that_the_queue_is_full_and_no_worker_runs)
 {
@@ -94,7 +93,8 @@ Test(waits, mqctl_says_after_a_second_what_it_waits_for_and_what_ends_that)
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
 }
 
-/* Who waits may ask again: that ends no handler, and the message is done. */
+/* A waiting mqctl may be run again: that terminates no handler, and the message
+ * is done. */
 Test(waits, a_stop_that_is_waited_for_twice_ends_no_handler)
 {
     const char *q = harness_queue(0, 0);
@@ -112,8 +112,8 @@ Test(waits, a_stop_that_is_waited_for_twice_ends_no_handler)
     cr_assert_eq(harness_lines("finished"), 1);
 }
 
-/* Without --wait a second one skips the rest of --grace, as a second SIGTERM.
- */
+/* Without --wait, a second stop skips the rest of --grace, like a second
+ * SIGTERM. */
 Test(waits, a_second_stop_skips_the_grace)
 {
     const char *q = harness_queue(0, 0);
@@ -223,7 +223,7 @@ struct terminal {
     size_t used;
 };
 
-/* terminal_open - a program of ours on a terminal */
+/* Start a program on a terminal. */
 static void terminal_open(struct terminal *t, const char *const *argv)
 {
     struct winsize size = {.ws_row = 24, .ws_col = 160};
@@ -233,7 +233,7 @@ static void terminal_open(struct terminal *t, const char *const *argv)
     cr_assert_geq(t->pid, 0);
     if (t->pid > 0)
         return;
-    signal(SIGINT, SIG_DFL); /* ignored where the tests run in the background */
+    signal(SIGINT, SIG_DFL); /* ignored if the tests run in the background */
     execv(harness_bin(argv[0]), (char *const *)(uintptr_t)argv);
     _exit(127);
 }
@@ -317,7 +317,7 @@ Test(waits, nothing_advises_to_put_a_message_into_a_queue_that_is_missing)
 {
     const char *q = letters_of(1);
     const struct harness_result all[] = {
-        /* Else "did you mean" would name the other queue. */
+        /* Otherwise "did you mean" would name the other queue. */
         harness_run("mqsend", "/nothing-is-called-so", "x"),
         harness_run("mqworker", "--state-dir", STATE, "--no-create",
                     "/nothing-is-called-so", "--", "true"),

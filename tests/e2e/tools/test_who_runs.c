@@ -1,5 +1,5 @@
-/* test_who_runs.c - mqctl: a worker runs if its lock is held, whatever its
- * number says */
+/* test_who_runs.c - mqctl: a worker is running if its lock is held, whatever
+ * its pid says */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,8 +15,8 @@ TestSuite(who_runs, .init = harness_init, .fini = harness_fini);
 
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
-/* zombie_make - kill it, and do not reap it: as a first process of a container
- * that waits for nobody */
+/* Kill the worker without reaping it, as the first process of a container may
+ * do. */
 static void zombie_make(const struct harness_process *w)
 {
     siginfo_t info;
@@ -27,7 +27,7 @@ static void zombie_make(const struct harness_process *w)
     cr_assert_eq(kill(harness_pid(w), 0), 0, "its number is still taken");
 }
 
-/* queues_row - of mqctl queues --json; the test's to free */
+/* Return the row of mqctl queues --json; the test frees it. */
 static json_t *queues_row(const char *q)
 {
     const char *out = ctl_out("queues", "--json"), *at = strstr(out, q);
@@ -38,7 +38,7 @@ static json_t *queues_row(const char *q)
     return ctl_json(at);
 }
 
-/* is_text - whether a field is that text */
+/* Return true if a field is that text. */
 static bool is_text(const json_t *o, const char *field, const char *text)
 {
     const char *value = json_string_value(json_object_get(o, field));
@@ -46,7 +46,7 @@ static bool is_text(const json_t *o, const char *field, const char *text)
     return value && strcmp(value, text) == 0;
 }
 
-/* queues_runs - not killed, nor only starting */
+/* Return true if mqctl shows the worker as running. */
 static bool queues_runs(const char *q)
 {
     json_t *o = queues_row(q);
@@ -56,7 +56,7 @@ static bool queues_runs(const char *q)
     return is;
 }
 
-/* killed_row - an object whose `field` says killed, without a pid */
+/* Check that a field of the object says killed, without a pid. */
 static void killed_row(json_t *o, const char *field)
 {
     char *text = json_dumps(o, 0);
@@ -96,7 +96,7 @@ Test(who_runs, a_killed_worker_that_nobody_reaped_is_gone)
     harness_kill(w);
 }
 
-/* A recovery may take its time; nobody is to steer it before. */
+/* A recovery may take long, and the worker cannot be controlled before. */
 Test(who_runs, a_worker_that_has_only_the_lock_is_starting)
 {
     const char *q = harness_queue(4, 64);
@@ -122,7 +122,8 @@ Test(who_runs, a_worker_that_has_only_the_lock_is_starting)
     cr_assert_not_null(strstr(ctl("status", q).out, "killed"));
 }
 
-/* A container's own boot id, over the one that the worker saw at its start. */
+/* A container mounts its own boot id over the one that the worker saw at its
+ * start. */
 Test(who_runs, another_boot_id_makes_no_worker_killed)
 {
     static const char id[] = "f92ae3b0-0000-4000-8000-000000000002\n";
@@ -136,7 +137,7 @@ Test(who_runs, another_boot_id_makes_no_worker_killed)
         mount(harness_path("%s/boot_id", harness_dir()), BOOT_ID_FILE, NULL,
               MS_BIND, NULL) < 0)
         cr_skip_test("no permission to mount");
-    harness_until(queues_runs(q), SOON_MS); /* from starting on */
+    harness_until(queues_runs(q), SOON_MS); /* no longer starting */
     o = queues_row(q);
     cr_assert_eq(json_integer_value(json_object_get(o, "pid")), harness_pid(w));
     json_decref(o);
