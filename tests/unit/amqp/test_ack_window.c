@@ -67,7 +67,7 @@ static void give(const uint64_t *tags, size_t n)
                       (unsigned long)tags[i]);
 }
 
-/* give_range - a to b, each of them */
+/* Close each tag from a to b. */
 static void give_range(uint64_t a, uint64_t b)
 {
     static uint64_t tags[MOST];

@@ -31,7 +31,7 @@ static amqp_table_entry_t said(const char *name, const char *value)
         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = word(value)}};
 }
 
-/* encode - as the frame has it */
+/* Encode properties as a frame has them. */
 static amqp_bytes_t encode(amqp_basic_properties_t *props)
 {
     int n = amqp_encode_properties(AMQP_BASIC_CLASS, props,
@@ -51,7 +51,7 @@ static amqp_bytes_t with(amqp_table_entry_t *entries, int count)
     return encode(&props);
 }
 
-/* header_of - what was written, as a handler's side reads it */
+/* Return the header that was written, as the side of a handler reads it. */
 static struct header header_of(const char *body)
 {
     static char all[HEADER_MAX + 100];

@@ -34,7 +34,7 @@ static void end(void)
 
 TestSuite(run_file, .init = begin, .fini = end);
 
-/* again - as the next worker of this machine */
+/* Open the file again, as the next worker of this machine does. */
 static void again(void)
 {
     run_file_close(&f);
@@ -78,7 +78,7 @@ Test(run_file, a_run_is_found_by_the_next_owner_until_it_is_over)
     cr_assert_gt(number, before + 2, "no number is used again");
 }
 
-/* file_has - all of the file's first bytes, and no more */
+/* Return true if the file has these bytes and no more. */
 static bool file_has(const char *text)
 {
     char seen_text[64] = "";

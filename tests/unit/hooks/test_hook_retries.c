@@ -1,4 +1,5 @@
-/* test_hook_retries.c - when a failed command runs again, in virtual time */
+/* test_hook_retries.c - when a failed command runs again, in virtual time; and
+ * a stop while the command runs */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdatomic.h>
