@@ -8,7 +8,6 @@
 #ifndef COMMON_BASE_CLOCK_H
 #define COMMON_BASE_CLOCK_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define NS_PER_US UINT64_C(1000)

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <bsd/string.h>
 
 #include "common/base/file.h"
 #include "common/base/folder.h"

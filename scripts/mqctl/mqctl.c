@@ -7,7 +7,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/broker/broker_engine.h"
 #include "common/cli/complain.h"
 #include "common/cli/json_line.h"
 #include "common/cli/term.h"

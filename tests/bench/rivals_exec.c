@@ -13,7 +13,6 @@
 #include <spawn.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include "common/base/libc.h"

@@ -2,6 +2,7 @@
  * somebody who is none, sends: refused, or within its bounds */
 #include "common/broker/broker_operand.h"
 #include "scripts/mqctl/serve/guard.h"
+#include "scripts/mqctl/serve/ask/ask.h"
 #include "tests/fuzz/fuzz.h"
 
 /* path_check - what a path that was accepted must be */
