@@ -129,6 +129,13 @@ const char *harness_state_dir(void)
     return rig.state;
 }
 
+void harness_state_on_tmpfs(void)
+{
+    if (mkdir(rig.runtime, 0700) < 0)
+        harness_fail("%s: %s", rig.runtime, strerror(errno));
+    snprintf(rig.state, sizeof rig.state, "%s/state", rig.runtime);
+}
+
 const char *harness_runtime_dir(void)
 {
     return rig.runtime;

@@ -34,6 +34,8 @@ void harness_fini(void);
 const char *harness_dir(void);
 /* The --state-dir of the programs; not created here. */
 const char *harness_state_dir(void);
+/* Put it on a tmpfs, where fsync(2) does not wait. Call after harness_init. */
+void harness_state_on_tmpfs(void);
 /* The $RUNTIME_DIRECTORY of the programs, in memory; not created here. */
 const char *harness_runtime_dir(void);
 /* Runtime folder of a queue (the rule is in docs/formats/custody.md), also
