@@ -161,6 +161,9 @@ Test(mqctl_list, pages_by_cursor_have_each_message_once)
         send_group(q, i % 2 ? "odd" : "even", "member");
     harness_until(of_state(q, "retry") == 12 && of_state(q, "parked") == 6,
                   SOON_MS);
+    /* A live worker moves parked messages from slots to the store, behind pages
+     * that were read already. */
+    harness_kill(w);
     for (;;) {
         l = lines_of(
             ctl_out("list", "--json", "--limit", "3", "--after", cursor, q));
@@ -177,7 +180,6 @@ Test(mqctl_list, pages_by_cursor_have_each_message_once)
     }
     cr_assert_eq(n, 18);
     cr_assert_not_null(strstr(ctl("list", "--limit", "3", q).err, "--after "));
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
 Test(mqctl_list, a_body_that_is_no_text_and_one_that_is_long)
