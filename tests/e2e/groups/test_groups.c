@@ -362,16 +362,28 @@ Test(groups, a_key_before_the_separator_that_no_header_could_have_is_dead)
 
 Test(groups, a_delayed_message_gets_in_line_when_its_time_has_come)
 {
+    static const char *const groups[] = {"a", "b", "c"};
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "2", "--", TURN);
-    struct harness_result r =
-        harness_run("mqsend", "--group", "a", "--delay", "6s", q, "0.0");
+    struct harness_result r;
+    uint64_t due_ms;
+    size_t i = 0;
 
-    cr_assert_eq(r.status, 0, "%s", r.err);
-    turns_send(q, "a", 0, "0.1");
-    harness_until(turns_done() == 2, 10000);
+    /* If the second message ends after the first is due, try with another
+     * group. */
+    do {
+        due_ms = harness_now_ms() + 6000;
+        r = harness_run("mqsend", "--group", groups[i], "--delay", "6s", q,
+                        "0.0");
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        turns_send(q, groups[i], 0, "0.1");
+        harness_until(turns_done() > 2 * i, 10000);
+    } while (harness_now_ms() >= due_ms && ++i < 3);
+    cr_assert_lt(i, 3, "a message took 6 s in each of three tries");
+    harness_until(turns_done() == 2 * (i + 1), 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_str_eq(turns_order("a"), "0.1 0.0 ", "its group does not wait");
+    cr_assert_str_eq(turns_order(groups[i]), "0.1 0.0 ",
+                     "its group does not wait");
 }
 
 Test(groups, a_handler_that_cannot_start_changes_no_order)

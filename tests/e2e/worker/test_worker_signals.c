@@ -310,6 +310,8 @@ Test(worker_signals, the_lowered_cap_holds)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "2", UNTIL_GO);
     harness_wait_log(w, "event=started", 5000);
+    /* A work item that looks at the queue now may take a message later. */
+    (void)harness_settled(w, 20000);
     harness_signal(w, SIGTTOU);
     harness_wait_log(w, "old=2 new=1", 5000);
     harness_signal(w, SIGTTOU); /* the cap stays at one */
