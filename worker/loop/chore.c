@@ -17,7 +17,7 @@ static void job_run(struct pool_job *job)
         int err;
 
         seen = atomic_load(&c->asked);
-        timers_cancel(c->timers, &c->timer); /* this run is as good */
+        timers_cancel(c->timers, &c->timer); /* this run replaces the timer's */
         err = c->run(c);
         if (c->tell && err != c->err)
             c->tell(c, err);
@@ -56,8 +56,8 @@ static void chore_due(struct timer *timer)
     chore_soon(CONTAINER_OF(timer, struct chore, timer));
 }
 
-/* The thread that moves `asked` from 0 has the right to run. This one takes it
- * and never gives it back. */
+/* The thread that moves `asked` from 0 has the right to run. This thread takes
+ * that right and keeps it. */
 void chore_stop(struct chore *c)
 {
     const struct timespec tick = {.tv_nsec = NS_PER_MS};

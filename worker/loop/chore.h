@@ -4,9 +4,9 @@
  *        run at a time; a request during a run leads to another run. After a
  *        failure it runs again by itself, after a wait that doubles; `tell` is
  *        called once for each kind of failure, and once for its end.
- * WHO    soon, after: any thread. run: the engine's thread, while no other
- *        thread asks for a run. quiet: the loop. stop: any thread but that of a
- *        run.
+ * WHO    soon, after: any thread. chore_run: the engine's thread, while no
+ *        other thread asks for a run. quiet: the loop. stop: any thread but
+ *        that of a run. `run`, `tell`: a pool thread, or that of chore_run.
  * OWNS   Its timer and its job; it is embedded in the caller's struct.
  * FAILS  Never: without a thread, the timer tries again.
  */
@@ -23,7 +23,7 @@
 /* c = constant after init   a = atomic   r = the run's */
 struct chore {
     int (*run)(struct chore *chore); /* c  returns 0 or -errno */
-    /* c  Called if the result differs from the last one's. May be NULL. */
+    /* c  Called if the result differs from the last run's. May be NULL. */
     void (*tell)(struct chore *chore, int err);
     uint64_t first_ns, most_ns; /* c  first and longest wait after failures */
     struct timers *timers;      /* c  set before the first use, as `pool` */
@@ -35,7 +35,7 @@ struct chore {
     uint64_t wait_ns;  /* r  wait before the next run; 0: none */
 };
 
-/* Initialize a chore whose `run` and waits are set, and the rest is 0. */
+/* Initialize a chore whose `run` and waits are set; the rest may be 0. */
 void chore_init(struct chore *c);
 /* Run as soon as a thread has time. */
 void chore_soon(struct chore *c);
@@ -44,13 +44,13 @@ void chore_after(struct chore *c, uint64_t ns);
 /* Run in this thread, now. */
 void chore_run(struct chore *c);
 /* Cancel the timer. Returns true if no run is queued or running. Called in the
- * loop, where no timer fires, so that none begins before the loop goes on. */
+ * loop, so no timer starts a run until the loop continues. */
 static inline bool chore_quiet(struct chore *c)
 {
     timers_cancel(c->timers, &c->timer);
     return atomic_load(&c->asked) == 0;
 }
-/* Wait for the end of a run, and let none begin any more. */
+/* Wait for the end of a run, and let no other run begin. */
 void chore_stop(struct chore *c);
 
 #endif

@@ -1,5 +1,4 @@
-/* loop.c - the event loop, the watch of the clock, and what others see (see
- * loop.h) */
+/* loop.c - the event loop, clock_watch and dirty (see loop.h) */
 #include "worker/loop/loop.h"
 
 #include <errno.h>
@@ -22,7 +21,8 @@ struct loop {
     struct timers *timers;     /* c */
 };
 
-/* Do nothing: the caller of loop_wait checks its state after each wait. */
+/* Empty the eventfd. Nothing else is to be done, because the caller of
+ * loop_wait checks its state after each wait. */
 static void wake_ready(struct loop_source *source)
 {
     uint64_t ignored;
@@ -91,7 +91,8 @@ int loop_add(struct loop *l, struct loop_source *source, uint32_t events)
     return source_control(l, EPOLL_CTL_ADD, source, events);
 }
 
-/* A descriptor is not in the set at first, and not after it was closed. */
+/* Usually the descriptor is in the set. It is not there before the first call,
+ * and closing a descriptor removes it. */
 int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
 {
     int err;
@@ -104,7 +105,8 @@ int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
 
 void loop_wake(struct loop *l)
 {
-    (void)eventfd_write(l->wake.fd, 1); /* a full counter wakes as well */
+    /* The write fails only on a full counter, which wakes the loop as well. */
+    (void)eventfd_write(l->wake.fd, 1);
 }
 
 bool loop_wait(struct loop *l, int ms)

@@ -3,14 +3,14 @@
  * WHAT   Waits in epoll for descriptors, the timers and a wake-up, and calls
  *        the function of each source that is ready.
  *        clock_watch: a timer of CLOCK_REALTIME that never expires. The kernel
- *        cancels it when somebody sets the clock, and when the machine resumes
- *        (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
- *        dirty: two marks that any part sets and status.c reads: the state has
- *        changed (shown in the next round), or the numbers have (counted soon,
- *        by a timer).
- * WHO    open, wait, close, init: the engine's thread. loop_watch, wake,
- *        dirty_: any thread. All callbacks: the thread in loop_wait, with no
- *        lock of the loop held. They must not block.
+ *        cancels it, and `set` is called, when somebody sets the clock or the
+ *        machine resumes (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+ *        dirty: two marks that any part sets. One says that the worker's state
+ *        has changed: status.c shows it in the next round of the loop. The
+ *        other says that its numbers have changed: a timer calls `count` soon.
+ * WHO    open, add, wait, close, init: the engine's thread. watch, wake,
+ *        dirty_: any thread. All callbacks: the thread in loop_wait, without a
+ *        lock. They must not block.
  * OWNS   The epoll set, an eventfd, and a descriptor for each clock_watch. A
  *        source is embedded in the caller's struct, which closes its
  *        descriptor.
@@ -35,15 +35,15 @@ struct loop_source {
 
 int loop_open(struct loop **out, struct timers *timers);
 void loop_close(struct loop **loop); /* NULL-safe; sets NULL */
-/* Call `ready` whenever one of `events` (epoll_ctl(2)) is there. */
+/* Call `ready` whenever one of `events` (epoll_ctl(2)) occurs. */
 int loop_add(struct loop *l, struct loop_source *source, uint32_t events);
-/* Call `ready` once; call this again for the next time. The source may have
- * another descriptor than before. */
+/* Call `ready` once, for the next event. To get the event after that, call
+ * loop_watch again; the source may have a new descriptor by then. */
 int loop_watch(struct loop *l, struct loop_source *source, uint32_t events);
 /* End the next wait, or the current one. Safe in a signal handler. */
 void loop_wake(struct loop *l);
 /* Wait for `ms` at most (-1: without a limit), and call `ready` of each source
- * that is. Returns false if the time passed and nothing came. */
+ * that has an event. Returns false if the time passed without an event. */
 bool loop_wait(struct loop *l, int ms);
 
 /* ---- clock_watch ---- */
@@ -64,7 +64,7 @@ void clock_watch_close(struct clock_watch *w);
 /* a = atomic   c = constant after init */
 struct dirty {
     struct timers *timers;     /* c  set before the first dirty_count */
-    struct loop *loop;         /* c  and before dirty_state_now */
+    struct loop *loop;         /* c  set before the first dirty_state_now */
     struct timer timer;        /* fires when it is time to count */
     void (*count)(void *arg);  /* c */
     void *arg;                 /* c */
@@ -79,13 +79,13 @@ void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
 void dirty_state(struct dirty *d);
 /* Mark the state as changed, and end the loop's wait, so that it is shown. */
 void dirty_state_now(struct dirty *d);
-/* Clear the mark, usually at the cost of a load. Returns true if it was set. */
+/* Clear the mark. Returns true if it was set; if not, it costs only a load. */
 static inline bool dirty_state_take(struct dirty *d)
 {
     return atomic_load_explicit(&d->state, memory_order_relaxed) &&
            atomic_exchange(&d->state, false);
 }
-/* Have the numbers counted soon, usually at the cost of a load. */
+/* Have `count` called soon. If it will be already, the call costs one load. */
 void dirty_count(struct dirty *d);
 
 #endif

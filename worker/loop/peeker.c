@@ -2,10 +2,10 @@
  *
  * A busy worker whose handlers take microseconds runs one work item and leaves
  * peek mode off: peeking at each message would cost a thread switch for each.
- * If a handler then took long, nobody would fetch the next message. So the loop
- * waits only for a limited time while there is room for more work items and
- * peek mode is off, and a round in which no delivery was started enters peek
- * mode. An idle worker is in peek mode and waits without a limit.
+ * If a handler then took long, nobody would fetch the next message. So while
+ * peek mode is off and there is room for more work items, the loop limits its
+ * wait, and enters peek mode if no delivery was started during that wait. An
+ * idle worker is in peek mode and waits without a limit.
  *
  * A thread that waits here and takes a message leaves peek mode off as well,
  * but the loop sleeps and does not see that; a timer makes it look.
@@ -25,9 +25,9 @@
 #include "common/base/clock.h"
 
 /* How soon the loop looks after a thread of the pool has waited for the queue
- * and taken a message. Starting the timer is a system call before the handler's
- * first instruction, and wakes the loop, which then delays another message.
- * If a message comes every few ms, this delays fewer than one in a hundred. */
+ * and taken a message. The timer costs a system call before the handler starts,
+ * and its end wakes the loop, which delays another message. At 250 ms, with a
+ * message every few ms, fewer than one message in a hundred is delayed. */
 #define LINGER_MS 250
 
 /* Peek mode: which thread waits for the queue (docs/design/machines.md). The
@@ -134,7 +134,8 @@ void peeker_arm(struct peeker *p)
         p->setup.trouble(p->setup.gate, "epoll_ctl", -err);
 }
 
-/* Make the waiting thread look again. The event stays until then. */
+/* Make the waiting thread look again. If none waits yet, the eventfd stays
+ * readable for the next one. */
 static void waiter_interrupt(struct peeker *p)
 {
     (void)eventfd_write(p->interrupt, 1);

@@ -25,7 +25,7 @@ struct peeker; /* opaque; body in peeker.c */
 struct flow;
 struct gate;
 
-/* If a handler takes longer, the loop enters peek mode while it runs. */
+/* If a handler runs for longer than this, the loop enters peek mode. */
 #define PEEKER_STUCK_MS 2
 
 /* Constant while the peeker is open. */
@@ -54,15 +54,15 @@ bool peeker_enter(struct peeker *p);
  * peeker_release, or if the queue was replaced. Leaves peek mode. */
 bool peeker_wait(struct peeker *p);
 /* Have the loop check in PEEKER_STUCK_MS (soon) or later whether a handler is
- * slow, because no other thread fetches messages while peek mode is off. Use
- * look_later after peeker_wait: that thread's handler is most likely quick.
- * Call gate_enter first. */
+ * slow, because no other thread fetches messages while peek mode is off. After
+ * peeker_wait call look_later, because the handler is most likely quick. Call
+ * gate_enter first. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
-/* Let no thread enter any more, and end the wait of the one that has. */
+/* Let no more threads enter, and end the wait of the thread that has. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
-/* Handle a change of the queue's descriptor. Inside of flow.take_lock. */
+/* Note that another queue is behind the descriptor. Called by mq_reopen_now. */
 void peeker_queue_changed(struct peeker *p);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define STACK_BYTES (256u << 10) /* handlers in C run on it, too */
 
-/* An idle thread; on its own stack. */
+/* An idle thread. The struct is on the stack of that thread. */
 struct idler {
     LIST_ENTRY(idler) link;
     pthread_cond_t wake;
@@ -23,7 +23,7 @@ struct pool {
     TAILQ_HEAD(, pool_job) jobs; /* m  FIFO */
     LIST_HEAD(, idler) idle;     /* m  last to sleep is first */
     unsigned threads;            /* m */
-    unsigned woken;              /* m  on their way to a job */
+    unsigned woken;              /* m  threads on their way to a job */
     unsigned queued;             /* m  jobs waiting */
     unsigned max_threads;        /* m */
     bool closing;                /* m */
@@ -65,7 +65,7 @@ static void *thread_main(void *arg)
     struct pool *p = arg;
 
     pthread_mutex_lock(&p->mtx);
-    p->woken--; /* pool_submit counted the new thread as on its way */
+    p->woken--; /* staff_locked counted the new thread as on its way */
     for (;;) {
         struct pool_job *job = TAILQ_FIRST(&p->jobs);
 
@@ -131,7 +131,7 @@ int pool_submit(struct pool *pool, struct pool_job *job)
         return -ESHUTDOWN;
     }
     err = staff_locked(pool, pool->queued + 1);
-    /* If no thread could be started, a busy one takes the job afterwards. */
+    /* If no thread could be started, a busy one takes the job after its own. */
     if (err == 0 || pool->threads > 0) {
         err = 0;
         TAILQ_INSERT_TAIL(&pool->jobs, job, link);

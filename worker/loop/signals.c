@@ -1,4 +1,4 @@
-/* signals.c - the signals that a worker takes (see signals.h) */
+/* signals.c - the signals that a worker handles (see signals.h) */
 #include "worker/loop/signals.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ void signals_block(bool whole_process)
     }
     pthread_sigmask(SIG_BLOCK, &mine, NULL);
     sigaction(SIGPIPE, &nothing, NULL);
-    /* A file that may not grow is a full disk. */
+    /* A write past RLIMIT_FSIZE then fails with EFBIG, as on a full disk. */
     sigaction(SIGXFSZ, &nothing, NULL);
 }
 

@@ -1,7 +1,7 @@
 /* signals.h - the signals that a worker handles, as events of the loop
  *
- * WHAT   Blocks these signals, reads them from a signalfd, and calls a function
- *        for each in the loop.
+ * WHAT   Blocks the signals that a worker handles, reads them from a signalfd,
+ *        and calls a function for each in the loop.
  * WHO    block: main.c or library.c, before any thread is started. open: the
  *        engine's thread.
  * OWNS   Nothing; the engine closes the signalfd.
@@ -24,11 +24,11 @@ struct signals {
  * thread and in threads started by it, and ignore SIGPIPE and SIGXFSZ. HUP, INT
  * and QUIT stay ignored if they were. With `whole_process` (not for a program
  * that embeds the worker), also block signals that would kill the process but
- * mean nothing to the worker; they are logged, and SIGXCPU stops it. */
+ * mean nothing to the worker; SIGXCPU stops the worker, others are logged. */
 void signals_block(bool whole_process);
-/* Ignore SIGPIPE or SIGXFSZ, as their signal handler. An executed program would
- * inherit SIG_IGN instead, and undoing that would cost each start of a command
- * two system calls. */
+/* Ignore SIGPIPE or SIGXFSZ: their signal handler. SIG_IGN is not used, because
+ * an executed program would inherit it, and undoing that would cost each start
+ * of a command two system calls. */
 void signals_nothing(int signal);
 /* Watch the signals: `came` is called in the loop for each meaningful
  * signal. */

@@ -13,7 +13,7 @@
 #include "common/base/problem.h"
 
 #define NOT_ARMED UINT64_MAX
-#define BUDGET    4096 /* timers moved in one hold of the lock */
+#define BUDGET    4096 /* timers moved before the lock is released once */
 
 /* m = under mtx   c = constant after open */
 struct timers {
@@ -100,7 +100,7 @@ static void arm_locked(struct timers *t)
     if (next == t->armed_ns)
         return;
     err = timerfd_set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
-    if (err) /* timers_open has tried the same call */
+    if (err) /* cannot happen: the same call has worked in timers_open */
         panic("timers: timerfd_settime(%" PRIu64 "): %s", next,
               errno_text(-err));
     t->armed_ns = next;
@@ -177,8 +177,8 @@ int timers_fd(const struct timers *t)
 
 /* armed_ns is reset before the timers run and set again after that, so that a
  * timer that another thread starts in between sets the timerfd itself. The
- * clock is read inside the lock, so that no timer was started after that time.
- * It is read once, so that a timer that starts itself again and is due
+ * clock is read under the lock, so that no timer in the wheel was started after
+ * `now`. It is read once, so that a timer that starts itself again and is due
  * immediately waits for the next round. */
 void timers_run(struct timers *t)
 {
@@ -186,7 +186,7 @@ void timers_run(struct timers *t)
     bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
-        panic("timers: read: %s", errno_text(errno)); /* fd is another file */
+        panic("timers: read: %s", errno_text(errno)); /* fd was replaced */
     pthread_mutex_lock(&t->mtx);
     t->armed_ns = NOT_ARMED;
     now = clock_mono_ns();

@@ -3,8 +3,8 @@
  * WHAT   Starts and cancels timers from any thread; their callbacks run in the
  *        peeker, with no lock held, in the order of (deadline, start).
  *        For a time limit: timers_start_after starts it, and timers_cancel
- *        returns whether the end came in time. For each start exactly one of
- *        the two happens: a cancel returns true, or the callback is called.
+ *        returns true if the work ended in time. For each start exactly one of
+ *        two things happens: a cancel returns true, or the callback is called.
  * WHO    Any thread. timers_run: the event loop, whose thread is the peeker.
  *        open, close, timers_fd: the engine's thread.
  * OWNS   The wheel and the timerfd. A timer is embedded in the caller's struct.
@@ -38,8 +38,8 @@ void timers_start_after(struct timers *t, struct timer *timer,
 /* Fire at `when_ns`, unless the timer is pending for an earlier time. */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns);
-/* Return true exactly if the timer was pending: its callback will not run.
- * After false the callback has run or is running. */
+/* Cancel a timer. Returns true if it was pending: its callback will not run.
+ * After false the callback, if it was ever due, has run or is running. */
 bool timers_cancel(struct timers *t, struct timer *timer);
 /* Cancel, and wait for a running callback. On return the timer is not pending,
  * even if its callback started it again, and may be freed. Not from a callback.
