@@ -27,20 +27,20 @@ enum {
     ATTEND_HOLD = 1 << 0,    /* gate: a HOLD_ bit is set */
     ATTEND_CAP = 1 << 1,     /* gate: more work items run than the cap */
     ATTEND_SUSPECT = 1 << 2, /* gate: a suspect runs alone, or waits to */
-    ATTEND_BREAKER = 1 << 3, /* gate: not closed, or it counts failures */
+    ATTEND_BREAKER = 1 << 3, /* gate: the breaker is open, probes or counts */
     ATTEND_OTHERS = 1 << 4,  /* gate: more than one work item runs */
     ATTEND_READY = 1 << 5,   /* ready: a message waits for a thread */
-    ATTEND_GROUP = 1 << 6,   /* groups: one waits, is parked, or may run */
+    ATTEND_GROUP = 1 << 6,   /* groups: a message waits, is parked or may run */
     ATTEND_DUE = 1 << 7,     /* source: take_due may have something */
     ATTEND_LIMIT = 1 << 8,   /* run_limits: the run ends by itself */
-    ATTEND_LATE = 1 << 9,    /* engine: the source settles late */
+    ATTEND_LATE = 1 << 9,    /* engine: a broker, which confirms later */
     ATTEND_RATE = 1 << 10,   /* rate: a delivery costs a token */
     /* A work item may have to leave; the gate's bits. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
                    ATTEND_OTHERS,
     /* The next message is not taken the short way. */
     ATTEND_ASK = ~ATTEND_OTHERS,
-    /* The end of a message is not settled the short way. */
+    /* The verdict on a message is not settled the short way. */
     ATTEND_END = ATTEND_SUSPECT | ATTEND_BREAKER | ATTEND_LATE,
 };
 
@@ -65,7 +65,7 @@ static inline void attention_off(struct attention *a, unsigned bits)
         atomic_fetch_and(&a->bits, ~bits);
 }
 
-/* Make the bits of `mine` those of `bits`. */
+/* Set each bit of `mine` as it is in `bits`, and leave all other bits. */
 static inline void attention_set(struct attention *a, unsigned mine,
                                  unsigned bits)
 {

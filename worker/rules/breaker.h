@@ -35,7 +35,7 @@ struct breaker {
     _Atomic uint64_t limit;
     uint64_t row;       /* m  failures in a row so far */
     unsigned doublings; /* m  of the pause, 0 to 4 */
-    bool for_failures;  /* m  opened by failures, not by a start */
+    bool for_failures;  /* m  opened by failures, not by a failed start */
     _Atomic int state;  /* a  enum breaker_state, written under mtx */
     char reason[160];   /* m  of the last opening */
 };
@@ -56,7 +56,7 @@ struct breaker_step {
     bool first;  /* opened from closed: worth a line in the log */
     uint64_t pause_ns;
 };
-/* `reason` is kept if the breaker opens; NULL: none. */
+/* Report an event. If it opens the breaker, `reason` is kept unless NULL. */
 struct breaker_step breaker_tell(struct breaker *b, enum breaker_event event,
                                  const char *reason);
 void breaker_reason(struct breaker *b, char *buf, size_t room);

@@ -12,7 +12,7 @@
 static pthread_mutex_t name_mtx = PTHREAD_MUTEX_INITIALIZER;
 
 /* Crash before the id is in the source's memory: the next run makes another id.
- * The first id was never shown. */
+ * That does no harm, because the first id was never shown. */
 const struct ulid *message_name(struct message *m)
 {
     pthread_mutex_lock(&name_mtx);

@@ -23,7 +23,7 @@
 
 struct delivery {
     struct message *message;
-    struct group *lease; /* of its group; NULL: it has none, or not yet */
+    struct group *lease; /* of its group; NULL: no group, or no lease yet */
     /* The work item's block, where the end is counted; NULL: none. Set once by
      * the maker of the delivery, as `timeout_most`. */
     struct counters_block *count;
@@ -31,19 +31,19 @@ struct delivery {
     /* The longest time limit that the message may have by its header, as its
      * source says; NULL: there is no bound. */
     const _Atomic uint64_t *timeout_most;
-    uint64_t started_ns; /* wall; when a handler was about to have it */
+    uint64_t started_ns; /* wall; just before a handler gets the message */
     uint64_t begun_ns;   /* monotonic: the same, or a few us before */
     struct header header;
-    struct header_text group;  /* at NULL: none; else the message's or `key` */
-    const unsigned char *body; /* the message's */
+    struct header_text group;  /* at NULL: none; else in the data or in `key` */
+    const unsigned char *body; /* in the message's data */
     size_t body_size;
-    /* enum dead_reason: the message is to be a dead letter, for `why`.
+    /* enum dead_reason: the message must become a dead letter, for `why`.
      * BAD_HEADER: all of the message is the body. */
     uint8_t unfit;
     bool repeat;    /* a second copy of a letter: to be dropped */
     bool duplicate; /* `first` has its unique key: to be discarded */
-    /* "" until delivery_id is called. Beside the flags, as all are cleared
-     * together. */
+    /* "" until delivery_id is called. It is beside the flags, because they are
+     * cleared together. */
     char id_text[ULID_TEXT];
     struct ulid first;
     char why[HEADER_WHY];
@@ -54,9 +54,9 @@ struct delivery {
  * stored message has the group that it was stored with. `separator`: the end of
  * the group in a message without a header; 0: such a message has no group. */
 void delivery_read(struct delivery *d, struct message *m, char separator);
-/* Do the same, but give the message no id that its sender did not give it. */
+/* Do the same, but give the message an id only if its header has one. */
 void delivery_sort(struct delivery *d, struct message *m, char separator);
-/* Begin a delivery whose header is read, and was not broken. */
+/* Begin a delivery whose header was read and is valid. */
 static inline void delivery_begin(struct delivery *d, struct message *m)
 {
     d->message = m;
@@ -86,34 +86,35 @@ static inline bool delivery_grouped(struct delivery *d, struct message *m)
 {
     if (m->group.at || !header_group_alone(m->data, m->size, &d->header))
         return false;
-    d->group.at = d->header.group.at; /* both at once would wait for stores */
+    d->group.at = d->header.group.at; /* one wide load would wait for stores */
     d->group.size = d->header.group.size;
     delivery_begin(d, m);
     return true;
 }
-/* Do what delivery_sort does, but give the message no id. */
+/* Do what delivery_sort does, but give the message no id at all. */
 void delivery_parse(struct delivery *d, struct message *m, char separator);
-/* Return the time limit: the message's own, up to what its source allows, else
- * `otherwise`, which is the worker's and not bounded; UINT64_MAX: none. */
+/* Return the time limit of the header, or what the source allows if that is
+ * less. Without a limit in the header, return `otherwise`, the worker's limit,
+ * which the source does not bound; UINT64_MAX: none. */
 uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise);
 /* Return the time limit that the header asks for, in ns. */
 uint64_t delivery_limit_asked(const struct delivery *d);
-/* Return after how many failures the message is dead: its own number, else
- * `otherwise`. */
+/* Return after how many failures the message is dead: the number in its header,
+ * or else `otherwise`. */
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
-/* Return the id as text. It costs something, and is made when needed. */
+/* Return the id as text, which the first call makes. */
 const char *delivery_id(struct delivery *d);
 /* Return true if the message has expired, so that it must not be started. */
 bool delivery_expired(const struct delivery *d, uint64_t now);
-/* Return how far its not-before lay ahead when the message was received; 0: the
- * time has come, or the message waited for it already. */
+/* Return how long the message had to wait for its not-before when it was
+ * received, ns; 0: the time has come, or an attempt has failed. */
 uint64_t delivery_ahead(const struct delivery *d, uint64_t now);
-/* Return true if the message is to wait in the source. A message that has
- * expired already or asks for more than `most` waits for nothing: it dies in
- * its turn, and no message of its group passes it meanwhile. */
+/* Return true if the message has to wait in the source for its not-before. A
+ * message that has expired, or asks for a wait of more than `most`, does not
+ * wait: it dies in its turn, so that no message of its group overtakes it. */
 bool delivery_delayed(const struct delivery *d, uint64_t most);
-/* Return when the message is due, by its header, in the members of struct
- * settle with the same names. */
+/* Return when the message is due by its header. The values are for the members
+ * due_ns, due_boot_ns and delay_ns of struct settle. */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
                       uint64_t *delay_ns);
 /* Replace the group by the one that the message was stored with. */
@@ -122,9 +123,9 @@ void delivery_regroup(struct delivery *d, const char *key, size_t size);
 /* How a handler ended. */
 enum outcome_kind {
     OUTCOME_VERDICT,     /* it said (or failed to say) what to do */
-    OUTCOME_NOT_STARTED, /* it never ran, or cannot: not the message's fault */
-    OUTCOME_STOPPED,     /* it was stopped, as the worker stops */
-    OUTCOME_UNSENT,      /* its child ended before it had all of the message */
+    OUTCOME_NOT_STARTED, /* it could not be started: not the message's fault */
+    OUTCOME_STOPPED,     /* it was stopped, because the worker stops */
+    OUTCOME_UNSENT, /* its child exited before it got a byte of the message */
 };
 
 struct outcome {
@@ -132,12 +133,12 @@ struct outcome {
     enum mqw_verdict verdict;
     bool ran;     /* the handler may have done something */
     bool said;    /* the error is the handler's own words */
-    bool delayed; /* a retry waits delay_ns, whatever the backoff says */
+    bool delayed; /* a retry waits delay_ns, and not for the backoff */
     char error[OUTCOME_ERROR]; /* "exit 1", "signal 11"; "" when done */
     uint64_t duration_ns;
     uint64_t delay_ns;  /* of a retry, if `delayed` */
-    struct usage usage; /* of a handler that is a process for one message; else
-                         * 0, as it was when the outcome was made */
+    struct usage usage; /* of a handler that is one process for one message;
+                         * all other handlers leave it 0 */
     size_t tail_size;
     char tail[OUTCOME_TAIL]; /* end of its stderr */
 };

@@ -24,7 +24,7 @@
 /* Bits of message.flags. */
 enum {
     MESSAGE_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
-    MESSAGE_LENGTH_INFERRED = 1 << 1, /* it was not noted before a kill */
+    MESSAGE_LENGTH_INFERRED = 1 << 1, /* a kill came before it was noted */
     /* The source stored it before, or it is a replayed letter: its not-before
      * does not delay it again, and its end changes what the source stores. */
     MESSAGE_STORED = 1 << 2,
@@ -39,8 +39,8 @@ enum {
 
 struct message;
 struct message_ops {
-    /* Called before a byte of the message can reach a handler. From here on a
-     * crash of the worker counts. */
+    /* Called before a byte of the message can reach a handler. From here on, a
+     * crash of the worker counts against the message. */
     void (*run)(struct message *m, uint64_t started_ns); /* wall */
     /* Called after run, before a byte of the message can reach the process, but
      * not for a C function. The next start finds the process by its mark (0:
@@ -59,8 +59,8 @@ struct message {
     const struct message_ops *ops;
     const unsigned char *data; /* as received, header included; stays there */
     size_t size;
-    struct ulid *id;      /* o  in the source's memory. All 0: none yet; it gets
-                           *    one before its id is shown */
+    struct ulid *id;      /* o  in the source's memory. All 0: none yet;
+                           *    message_name makes it before it is shown */
     uint64_t seq;         /* > 0, never twice; the order of the source */
     uint64_t received_ns; /* wall; when this source received it first */
     uint64_t due_ns; /* wall; when it was to run, if the source stored it until

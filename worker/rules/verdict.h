@@ -35,8 +35,8 @@ enum settle_kind {
     SETTLE_RETRY,   /* return it again from take_due at due_ns */
     SETTLE_DEAD,    /* keep a dead letter, with its reason and history */
     SETTLE_PARK,    /* keep it behind its group's head until unpark */
-    SETTLE_RETURN,  /* put it back, uncounted, where it was before it was
-                     * taken; one from take or take_due is due at due_ns */
+    SETTLE_RETURN,  /* put it back where it was before it was taken, without an
+                     * attempt; if take or take_due gave it, due at due_ns */
 };
 
 /* How a delivery ended, for the message's group. */
