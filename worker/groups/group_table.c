@@ -117,10 +117,10 @@ static uint64_t key_word(const char *key, size_t size)
     return word;
 }
 
-/* Hash 8 bytes at a time; the last 8 overlap. The last steps are invertible, so
- * two different keys of the same size, up to GROUP_KEY_WORD, never have the
- * same hash. Keys come from senders; a sender that builds collisions slows its
- * own queue down, so no secret is mixed in. */
+/* Hash 8 bytes at a time; the last 8 may overlap those before. The last steps
+ * are invertible, so two different keys of the same size, up to GROUP_KEY_WORD,
+ * never have the same hash. Keys come from senders; a sender that builds
+ * collisions slows its own queue down, so no secret is mixed in. */
 uint64_t group_hash(const char *key, size_t size)
 {
     uint64_t h = size * UINT64_C(0x9e3779b97f4a7c15);

@@ -6,13 +6,13 @@
  *        place of an item that comes late is searched from the front.
  *        The groups: an open hash table that grows and shrinks. Each hash is
  *        stored beside its pointer, so that growing, shrinking and a search
- *        that finds nothing read no group. A group at rest has no message. The
- *        table keeps some of these for their next messages.
+ *        that finds nothing read no group. A group at rest has no message; the
+ *        table keeps some groups at rest for their next messages.
  * WHO    groups.c, under its lock; group_hash: any thread.
  * OWNS   The groups in it, GROUPS_KEPT of them at rest at most, and a few
  *        freed ones for reuse. The items are the caller's.
- * FAILS  NULL: no memory. When there is none to grow, the table gets slower
- *        first and refuses when it is full.
+ * FAILS  NULL: no memory. Without memory to grow, the table first gets slower;
+ *        once it is full, it adds no group.
  */
 #ifndef WORKER_GROUPS_GROUP_TABLE_H
 #define WORKER_GROUPS_GROUP_TABLE_H
@@ -31,7 +31,7 @@ struct group_items {
 };
 
 void group_items_add(struct group_items *items, struct group_item *item);
-/* Remove an item; those of its priority that come before it are read. */
+/* Remove an item. Reads each item of its priority that comes before it. */
 void group_items_remove(struct group_items *items, struct group_item *item);
 /* Visit all items in their order, until `visit` returns false. */
 void group_items_each(const struct group_items *items,
@@ -54,13 +54,13 @@ enum group_state {
 /* The fields that a message without trouble needs come first, in one line of
  * the cache. */
 struct group {
-    TAILQ_ENTRY(group) link; /* run queue, or the list of blocked ones */
+    TAILQ_ENTRY(group) link; /* run queue, or list of blocked groups */
     struct group_items items;
     struct group_item *ahead; /* for the thread with the lease: the next item,
                                * taken out of its place */
     _Atomic uint64_t parked;  /* messages in the store behind its head */
     uint32_t parking;         /* items on their way to the store */
-    uint32_t hash;            /* its lower half */
+    uint32_t hash;            /* lower half of the key's hash */
     uint16_t used;            /* messages delivered of the quantum */
     uint16_t high;            /* messages above priority 0 in a row */
     uint16_t key_size;
@@ -80,10 +80,10 @@ struct group_table {
     struct group_slot *slots;
     size_t size;         /* a power of two */
     size_t count;        /* groups */
-    struct group *spare; /* freed ones, by link.tqe_next */
+    struct group *spare; /* freed groups, linked by link.tqe_next */
     unsigned spares;
     /* Groups that stay in the table when they come to rest; they may be in any
-     * state now. NULL: none yet. The oldest one is replaced next. */
+     * state now. NULL: none yet. The oldest group is replaced next. */
     struct group *kept[GROUPS_KEPT];
     unsigned kept_next;
 };

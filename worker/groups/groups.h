@@ -11,7 +11,7 @@
  * OWNS   The groups. A group without any message is forgotten; the memory of
  *        the last GROUPS_KEPT forgotten groups is reused. Items belong to the
  *        caller.
- * FAILS  groups_add: -ENOMEM; -ENAMETOOLONG for its key.
+ * FAILS  groups_add: -ENOMEM; -ENAMETOOLONG if the key is too long.
  */
 #ifndef WORKER_GROUPS_GROUPS_H
 #define WORKER_GROUPS_GROUPS_H
@@ -88,7 +88,7 @@ bool groups_low_turn(const struct group *lease);
 /* Return how many messages of the leased group are parked. */
 uint64_t groups_parked_of(const struct group *lease);
 const char *groups_key(const struct group *lease, size_t *size);
-/* Count `item` as taken for a delivery; NULL: a parked message. */
+/* Count `item` as taken for a delivery; NULL: a parked message was taken. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority);
 /* Set the count of the group's parked messages to 0, because the store has none
@@ -178,7 +178,7 @@ size_t groups_count(struct groups *g);
 size_t groups_held(const struct groups *g); /* groups that are held */
 /* Visit the items of a group, in the order they would be delivered, until
  * `visit` returns false. `visit` runs under the lock and must not call back.
- * -ENOENT. */
+ * Returns -ENOENT if the group is idle or unknown. */
 int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),
                 void *arg);
