@@ -21,13 +21,13 @@
 struct closing {
     LIST_ENTRY(closing) link;
     uint64_t from;  /* first sequence that is refused */
-    uint64_t until; /* first sequence that is accepted after it; 0: closing */
+    uint64_t until; /* first sequence accepted after it; 0: still closing */
     int64_t last;   /* number of the last message queued then; 0: none */
     struct closing_key key;
 };
 
 /* c = constant after open   p = the thread that set parking   a = atomic
- * x = under close_mtx, which is taken before that of the groups */
+ * x = under close_mtx, which is taken before groups.mtx */
 struct dispatch {
     struct group_item *items; /* c  of each lent message, by its index */
     atomic_bool parking;      /* a  one thread parks at a time: in order */
@@ -100,8 +100,8 @@ static uint64_t next_seq(const struct flow *f)
 
 /* End the close of a group if all messages received before it are settled.
  * Messages that the close refuses may still be queued, or on their way from the
- * spool: then the close is kept and refuses messages before `seq` only. With
- * `seq` 0 it is removed in any case. */
+ * spool: then the close is kept and refuses messages before `seq` only. On a
+ * broker `seq` is 0, and the close is removed. */
 static void closing_check_locked(struct flow *f, const char *key, size_t size,
                                  uint64_t seq)
 {
@@ -469,7 +469,7 @@ static bool park_some(struct flow *f)
         return false;
     }
     FAULT_POINT("park_after_put");
-    /* The item of a message is in use until the message is given back. */
+    /* Call this before release: a released message's item may be used again. */
     groups_park_end(f->groups, o->parked, n, true);
     for (size_t i = 0; i < n; i++) {
         crashes_ended(f, o->parks[i].m->seq);
@@ -663,7 +663,7 @@ int dispatch_due(struct flow *f, struct delivery *d)
 
 /* Take the next message of a leased group: a parked one, unless a lent one
  * comes first. Returns -ENOENT if the group has none; -EINPROGRESS if it cannot
- * be loaded yet; -EMSGSIZE if it was too large, and died. */
+ * be loaded yet; -EMSGSIZE if it was too large and is a dead letter now. */
 static int group_take(struct flow *f, struct group *lease, unsigned lane,
                       struct delivery *d)
 {

@@ -7,9 +7,8 @@
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
  *
- * Lock order: take_lock, groups, unsettled, items, ready, the source's,
- * timers, pool; the gate's is taken alone. docs/design/architecture.md has a
- * table of all locks. A handler and a timer's callback run with none held.
+ * Lock order: take_lock comes first; docs/design/architecture.md has the order
+ * of all locks. Handlers and the callbacks of timers run without locks.
  */
 #ifndef WORKER_FLOW_FLOW_H
 #define WORKER_FLOW_FLOW_H
@@ -44,37 +43,38 @@ struct flow {
     struct source *source; /* c */
     struct peeker *peeker; /* c */
 
-    /* What runs for them. */
+    /* What runs for each message. */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
-    bool wants_settled;            /* c  ops->settled is to be called */
+    bool wants_settled;            /* c  call ops->settled for each verdict */
 
-    /* Which is next, and what a verdict means; from the bottom to the top. */
+    /* What decides which message is next, and what a verdict causes. */
     struct gate gate;
     struct ready ready;
     struct items items;
     struct crashes crashes;
-    struct groups *groups;     /* c  order in groups */
-    struct dispatch *dispatch; /* c  groups at work */
+    struct groups *groups;     /* c  which message of a group is next */
+    struct dispatch *dispatch; /* c  moves messages into and out of groups */
     struct unsettled unsettled;
     struct rate rate;
     struct run_limits run_limits;
     /* Held to take a message and to put it into its group, so that both happen
      * in the order of the source. */
     struct quick_lock take_lock;
-    atomic_uint due_first;    /* a  due messages before fresh ones; take_turn */
-    atomic_bool backlog_full; /* a  waiting_full was logged, waiting_room not */
+    atomic_uint due_first;    /* a  due messages still to be taken before fresh
+                            *    ones (take_turn) */
+    atomic_bool backlog_full; /* a  waiting_full was logged, not yet
+                               *    waiting_room */
     atomic_bool growing;      /* a  a job resizes the source; set in the loop */
     _Atomic uint64_t stale;   /* a  messages whose claim was gone */
-    _Atomic uint64_t stale_logged_ns; /* a  last claims_gone; 0: none */
+    _Atomic uint64_t stale_logged_ns; /* a  claims_gone was logged; 0: never */
     atomic_bool warned_unique;        /* a  unique_not_looked_at was logged */
     atomic_bool warned_timeout;       /* a  timeout_cut was logged */
-    bool started; /* recovery is over and messages are taken; set by the engine
-                   * before any other thread takes one */
+    bool started; /* recovery is over; set before any other thread takes */
 };
 
-/* Initialize the parts that cannot fail, once `set` and `ops` are there. Called
- * by the engine, as flow_lend and flow_fini. `event` is the gate's. */
+/* Initialize the parts that cannot fail, after `set` and `ops` were set. The
+ * engine calls all three functions. `event` and `arg` are for gate_init. */
 void flow_init(struct flow *f, void (*event)(void *arg, enum gate_event event),
                void *arg);
 /* Give the opened timers, loop and counters to the parts that need them. */

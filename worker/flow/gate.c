@@ -52,11 +52,11 @@ static void gate_attend(struct gate *g)
     pthread_mutex_unlock(&g->attend_mtx);
 }
 
-/* Update the bits after `running` became `n`, and before an item that was
- * counted in takes a message. A single work item needs none of these bits: the
- * cap is at least 1, and no item runs beside it. So the bits are derived only
- * if two items run, or if one of the bits is still set. A thread that sets one
- * of these bits at the same time reads `running` after that. */
+/* Update ATTEND_OTHERS and ATTEND_CAP after `running` became `n`, and before an
+ * item that was counted in takes a message. A single work item needs neither
+ * bit: the cap is at least 1, and no item runs beside it. So the bits are
+ * derived only if two items run, or if one of the two bits is still set. A
+ * thread that sets one of them at the same time reads `running` after that. */
 static void running_changed(struct gate *g, unsigned n)
 {
     if (n > 1 || atomic_load(&g->attention.bits) & (ATTEND_OTHERS | ATTEND_CAP))

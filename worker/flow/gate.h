@@ -33,7 +33,7 @@ enum {
     HOLD_QUEUE = 1 << 3, /* the queue, or starting a thread, failed */
     HOLD_BOUND = 1 << 4, /* --max-deliveries are done or on their way */
     /* --max-waiting messages are in the store: nothing is taken from the queue,
-     * but what is due runs. The other holds stop that as well. */
+     * but due messages run. All other holds stop due messages as well. */
     HOLD_WAITING = 1 << 5,
     HOLD_STORE_GONE = 1 << 6,   /* the store's file was moved or removed */
     HOLD_CUSTODY_GONE = 1 << 7, /* custody's file was moved or removed */
@@ -87,13 +87,13 @@ struct gate {
     _Atomic uint64_t alone; /* a  sequence of the suspect that runs alone, or
                              *    waits to (crashes.h); 0: there is none */
     struct timer breaker_timer, trouble_timer;
-    pthread_mutex_t attend_mtx; /* while the gate's bits of `attention` are
-                                   worked out from the reasons */
+    pthread_mutex_t attend_mtx; /* held while the gate's bits of `attention`
+                                   are derived from the reasons */
     pthread_mutex_t mtx;
-    uint64_t trouble_ns;       /* m  end of the last delay */
-    uint64_t trouble_wait_ns;  /* m  its length; doubles */
+    uint64_t trouble_ns;       /* m  end of the last delay after trouble */
+    uint64_t trouble_wait_ns;  /* m  length of that delay; doubles */
     atomic_int status;         /* a  exit status */
-    _Atomic(const char *) why; /* a  why it stops; NULL: it does not */
+    _Atomic(const char *) why; /* a  why the worker stops; NULL: it does not */
 };
 
 /* `timers`, `dirty` and `counters` are set before the first other call. */
@@ -112,7 +112,7 @@ static inline unsigned gate_running(const struct gate *g)
 {
     return atomic_load(&g->running);
 }
-/* Return the cap as it was set; fewer may run now. */
+/* Return the cap as it was set; gate_room may be less. */
 static inline unsigned gate_cap(const struct gate *g)
 {
     return atomic_load(&g->cap);

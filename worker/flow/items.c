@@ -185,10 +185,10 @@ void items_coprocess_set(struct items *it, struct work_item *item,
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* ---- when one starts ---- */
+/* ---- when an item starts ---- */
 
-/* Return true if a message would be taken: by one more work item, or by one
- * that runs and has room in its window. */
+/* Return true if a message would be taken: by one more work item, or by a
+ * running item that has room in its window. */
 static bool can_take_more(struct flow *f)
 {
     unsigned room = gate_room(&f->gate), running = gate_running(&f->gate);

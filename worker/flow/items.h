@@ -38,7 +38,7 @@ struct items {
     /* a  jobs that change a message which no work item has (settle_cancel);
      * ITEMS_OTHERS_OVER is set when no more may begin (keep_quiet) */
     atomic_uint others;
-    uint64_t seen; /* deliveries at the last quiet round; the loop's */
+    uint64_t seen; /* deliveries at the last schedule_quiet; the loop's */
     pthread_mutex_t mtx;
     LIST_HEAD(, work_item) all;     /* m  all that were ever made */
     unsigned made;                  /* m  their number, up to ITEMS_MAX */
@@ -107,10 +107,10 @@ void items_wake_all(struct items *it,
 void items_coprocess_set(struct items *it, struct work_item *item,
                          struct coprocess *coprocess);
 
-/* ---- when one starts ---- */
+/* ---- when an item starts ---- */
 
-/* Start a work item, or peek. Called after each change of a reason not to take
- * messages, and by a work item after it has counted itself out (gate.c). */
+/* Start a work item, or enter peek mode. Called after each change of a reason
+ * not to take messages, and by a work item that has counted itself out. */
 void schedule_wake(struct flow *f);
 /* Start one more work item, or let one that keeps several deliveries open take
  * one more; false if there is no room. */

@@ -61,7 +61,7 @@ void run_limits_left(struct flow *f);
 /* c = constant after init   a = atomic */
 struct rate {
     struct gate *gate;   /* c */
-    _Atomic uint64_t is; /* a  rate_text.h; RATE_OFF */
+    _Atomic uint64_t is; /* a  as in rate_text.h, or RATE_OFF */
     /* a  time when the bucket is full again, monotonic; in the past if it is
      * full. A token adds an interval, so no timer has to fill the bucket. */
     _Atomic uint64_t full_ns;
@@ -69,7 +69,7 @@ struct rate {
     struct timer timer; /* ends a hold */
 };
 
-/* Change the rate. Tokens spent before count, up to an empty bucket. */
+/* Change the rate. Spent tokens stay spent, but at most a whole bucket. */
 void rate_set(struct rate *r, uint64_t rate);
 /* Take a token; if there is none, hold the gate for a while, return false. */
 bool rate_take(struct rate *r);
@@ -79,7 +79,7 @@ void rate_untake(struct rate *r);
 /* ---- --max-waiting ---- */
 
 /* Hold the gate, or lift the hold, after the number of waiting messages has
- * changed. Does nothing before the run, while recovery stores messages. */
+ * changed. Does nothing during recovery, which also stores messages. */
 void backlog_look(struct flow *f);
 /* Return true if `more` messages in the store would reach the limit. */
 bool backlog_fills(const struct flow *f, size_t more);

@@ -51,7 +51,7 @@ struct work_item {
     struct open *window, *free_open; /* receive.c */
     unsigned open;
     bool took;                    /* this batch has taken a message */
-    bool wants;                   /* h  on the list: it would take one more */
+    bool wants;                   /* h  on the list items.wanting */
     LIST_ENTRY(work_item) wanted; /* h */
 };
 

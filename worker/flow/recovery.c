@@ -143,8 +143,9 @@ static int settle_crashed(struct flow *f, struct message *m, const char *error)
     return 0;
 }
 
-/* Settle a message that needs no run of its own; the others wait until the
- * groups are restored. */
+/* Settle a message that will not run, or not now. Remember each other message
+ * in found->lent: it runs after the groups are restored. Called by the source's
+ * `recover` for each message that is left. */
 static int on_left(void *arg, const struct source_left *left)
 {
     struct found *found = arg;
@@ -286,7 +287,7 @@ int recovery_run(struct flow *f, struct problem *p)
 
 #define TICK_NS NS_PER_MS
 
-/* A message, for the log. */
+/* What is logged of a message that was not finished. */
 struct unfinished {
     char id[ULID_TEXT];
     bool half; /* it was half received */

@@ -11,8 +11,8 @@
  *        messages any more. keep_quiet: before that, if handlers are threads
  *        that do not return.
  * OWNS   Nothing.
- * FAILS  recovery_run: a problem. If the source cannot keep messages, that is
- *        logged; they stay lent, and the next worker recovers them.
+ * FAILS  recovery_run: a problem. If the source cannot keep the messages, that
+ *        is logged; they stay lent, and the next worker recovers them.
  */
 #ifndef WORKER_FLOW_RECOVERY_H
 #define WORKER_FLOW_RECOVERY_H
@@ -25,8 +25,8 @@ struct flow;
 
 int recovery_run(struct flow *f, struct problem *p);
 
-/* Have the source keep all lent messages for the next worker, and log which.
- * `again`: an earlier call failed, and has logged that. */
+/* Have the source keep all lent messages for the next worker, and log each.
+ * `again`: an earlier call has failed and logged that. Returns 0 or -errno. */
 int keep_all(struct flow *f, bool again);
 /* Ignore the results of the handlers' threads from now on. Returns true if no
  * thread settles a message any more; false if one is still busy, so that lent

@@ -330,8 +330,8 @@ void settle_cancelled(struct flow *f, struct delivery *d)
     decision_settle(f, &dec);
 }
 
-/* Crash before the message is settled: it is HELD and waits as before, and the
- * operator has no answer yet. After that: the message is discarded. */
+/* Crash before the message is settled: its slot is HELD, it waits as before,
+ * and the operator has no answer yet. After that: the message is discarded. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
 {
     struct group_item *item = NULL;

@@ -28,8 +28,8 @@ enum discarded_by {
 
 struct decision {
     struct settle s;
-    enum mqw_verdict verdict;     /* s.kind may become DISCARD */
-    enum discarded_by discarded;  /* of DISCARD */
+    enum mqw_verdict verdict; /* the source may still set s.kind to DISCARD */
+    enum discarded_by discarded;  /* if s.kind is DISCARD */
     struct group *lease;          /* of its group; NULL: none */
     struct counters_block *count; /* counts it; NULL: the shared block */
     bool stored;                  /* the message was MESSAGE_STORED */
@@ -83,13 +83,13 @@ void settle_later(struct work_item *item);
 
 /* ---- for the inline functions below ---- */
 
-/* Handle a usual end that the source refused with `err`. Not inline, so that
- * the usual path stays short. */
+/* Keep the verdict done, which the source refused with `err`. Not inline, so
+ * that the usual path stays short. */
 __attribute__((noinline)) void settle_refused(struct flow *f,
                                               const struct delivery *d,
                                               const struct outcome *out,
                                               int err);
-/* Call the handler's own `settled` for a usual end. */
+/* Call the handler's own `settled` for the verdict done. */
 __attribute__((noinline)) void settle_notify(struct flow *f,
                                              const struct delivery *d,
                                              const struct outcome *out);

@@ -299,12 +299,13 @@ static int take_any(struct work_item *item)
 
 /* ---- messages that need no handler ---- */
 
-/* Give a message that is not due back to the source, in a batch. */
+/* Add a message that is not due to the batch that settle_later gives back to
+ * the source. */
 static void put_later(struct work_item *item)
 {
     struct delivery *d = item->d;
 
-    if (d->lease) /* it entered its group at the start, or the clock was set
+    if (d->lease) /* recovery has put it into its group, or the clock was set
                    * back */
         dispatch_settled(item->flow, d->lease, GROUP_GOES_ON, 0, false);
     item->later[item->later_count++] = d->message;
@@ -363,8 +364,9 @@ static bool settle_unrun(struct work_item *item)
              settle_timed(item))
         return true;
     else if (d->group.at && !d->lease && !(m->flags & MESSAGE_STORED))
-        /* It was not due when it was sorted, and so it is not in its group. Its
-         * time may have come since, but without a lease it must not run. */
+        /* The message was not due when it was sorted, and so it is not in its
+         * group. Its time may have come since, but it must not run without a
+         * lease. */
         put_later(item);
     else if (!m->crashes)
         /* NOLINTNEXTLINE(bugprone-branch-clone): in order of the reasons */
@@ -381,7 +383,7 @@ static bool settle_unrun(struct work_item *item)
 
 int take_rest(struct work_item *item, int err)
 {
-    if (err == HANDED_OVER) /* its group may have one to run */
+    if (err == HANDED_OVER) /* its group may have a message to run */
         return take_next(item);
     if (err || item->plain || !settle_unrun(item))
         return err;
@@ -390,7 +392,7 @@ int take_rest(struct work_item *item, int err)
 }
 
 /* A message that is settled without a handler is no delivery for the limits of
- * the run. The clock is read after it, because many of them take time. */
+ * the run. The clock is read after each, because many in a row take time. */
 int take_next(struct work_item *item)
 {
     struct flow *f = item->flow;

@@ -8,7 +8,7 @@
  *        microseconds, so a work item tries an empty queue again for SPIN_NS.
  *        After SPIN_VAIN spins without a message, it spins only at every
  *        SPIN_SKIPth empty queue, until a message comes.
- * WHO    spin: the thread of a work item, whose struct spin is all 0 at first.
+ * WHO    spin_: the thread of a work item, whose struct spin is all 0 at first.
  *        All others: any thread. flow_init sets up the list.
  * OWNS   Nothing. The ready list links the messages by their own field.
  * FAILS  Never.
@@ -54,7 +54,7 @@ static inline bool ready_empty(const struct ready *r)
 
 struct spin {
     unsigned tries;    /* of an empty queue since the last message */
-    unsigned left;     /* how many more spins may fail */
+    unsigned left;     /* spins that may fail before most are skipped */
     unsigned skipped;  /* empty queues since `left` became 0 */
     uint64_t since_ns; /* time of the first try */
 };
