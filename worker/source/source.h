@@ -4,11 +4,11 @@
  *        POSIX queue with its custody file and store, source_amqp a queue on a
  *        broker. The worker takes messages, runs handlers and decides; the
  *        source makes the decision durable.
- * WHO    Each operation states its threads, above its table.
+ * WHO    A comment above each table states the thread of each operation.
  * OWNS   Every struct message. The source lends it from take, take_due, unpark
  *        or recover until settle returns 0 or -ESTALE for it, or until the
  *        event `settled`.
- * FAILS  Each operation states its errors, -errno.
+ * FAILS  Each operation states its errors, as -errno.
  *
  * Every source promises: a lent message is settled once, or it comes again,
  * with MESSAGE_REDELIVERED if a handler may have seen it. It may come twice; it
@@ -41,9 +41,9 @@ struct gate;
 struct groups;
 struct on_dead;
 
-/* A lane is the number of a work item, below ITEMS_MAX (settings.h), by which a
- * source keeps what it has ready for the item's next message. All calls with
- * one lane come from one thread at a time. */
+/* A lane is the number of a work item, below ITEMS_MAX (settings.h). Under that
+ * number a source keeps what it has prepared for the item's next message. All
+ * calls with one lane come from one thread at a time. */
 #define LANE_NONE UINT_MAX
 
 #define SETTLE_MOST 64   /* verdicts in one call */
@@ -64,9 +64,9 @@ struct attempt {
  * until settle returns, or, after -EINPROGRESS, until `settled`. */
 struct settle {
     struct message *m;
-    enum settle_kind kind; /* out: DISCARD, see there */
-    /* The caller may read the message until its next call with this lane. With
-     * LANE_NONE it may do so until it calls release, which it has to. */
+    enum settle_kind kind; /* out: DISCARD if an operator discarded it */
+    /* The caller may read the message until its next call with this lane; with
+     * LANE_NONE until its call of release, which it must make. */
     unsigned lane;
     struct header_text group; /* RETRY, DEAD, PARK: at NULL: none */
     size_t header_size;       /* RETRY, DEAD, PARK: bytes before the body */
@@ -82,12 +82,12 @@ struct settle {
     /* One more failure, which is kept as history; NULL: it did not run. */
     const struct attempt *attempt;
     bool unkey;     /* DISCARD by an operator: free its unique key */
-    int64_t letter; /* out, DEAD: its number; 0: none, or not known */
+    int64_t letter; /* out, DEAD: number of the letter; 0: none or unknown */
     /* out: 0          the verdict is durable; the message is not lent any more.
-     *      -EINPROGRESS  the event `settled` brings another result; until then
-     *                 the source owns the message (only if ops->late).
+     *      -EINPROGRESS  the event `settled` brings the final result; until
+     *                 then the source owns the message (only if ops->late).
      *      -ESTALE    the claim is gone: nothing was written, the message is
-     *                 not lent any more, and comes again by itself.
+     *                 not lent any more, and the source redelivers it.
      *      others     the disk failed: nothing has changed, the message is
      *                 still lent and counts as not running; try again. */
     int err;
@@ -97,8 +97,8 @@ struct settle {
 enum source_link {
     LINK_NONE,   /* no letter of this source: an ordinary message */
     LINK_LETTER, /* it is that letter from here on (MESSAGE_FRONT is set) */
-    /* A second copy of a letter that was taken, to be dropped: its DISCARD is
-     * settled before the call returns, also by a source that settles late. */
+    /* A second copy of a letter that was taken. The caller drops the copy by a
+     * DISCARD, which settle never leaves in progress. */
     LINK_REPEAT,
 };
 
@@ -118,17 +118,17 @@ struct source_death {
  * numbers are those given to message_ops.handler. */
 struct source_run {
     uint64_t mark;  /* of its processes, beside the source's nonce */
-    uint64_t start; /* of the leader of its group */
-    pid_t group;    /* 0: not known, or a C function */
+    uint64_t start; /* start time of the leader of its process group */
+    pid_t group;    /* its process group; 0: not known, or a C function */
 };
 
 /* A message that was lent when the last owner died, without a verdict. It is
  * lent again. */
 struct source_left {
     struct message *m;
-    bool ran; /* a handler had it: one of its crashes, which is durable */
-    /* Its row is still in the store: settle it DEAD or RETURN. Else it may run
-     * as it is lent. */
+    bool ran; /* a handler had it; m->crashes counts that, durably */
+    /* Its row is still in the store, so settle it as DEAD or RETURN. A message
+     * without a row may run as it is lent. */
     bool waits;
     bool torn; /* the machine went down: its bytes may be damaged */
 };
@@ -143,20 +143,20 @@ enum source_place {
 enum steer { STEER_RUN_NOW, STEER_CANCEL };
 #define STEER_MOST 64 /* in one call */
 
-/* Numbers that `count` returns. The first four may wait for a disk or a broker,
- * the others never wait. */
+/* Numbers that `count` returns. For the first four it may wait for a disk or a
+ * broker, for the others it never waits. */
 enum source_count {
     COUNT_WAITING,
     COUNT_PARKED,
-    COUNT_SPOOLED, /* behind those that are lent */
+    COUNT_SPOOLED, /* messages in the spool that are not lent */
     COUNT_DEAD,
     COUNT_SLOTS, /* messages that may be lent; changed by resize */
     COUNT_FREE,  /* messages that could still be lent now; a hint. At 0 nothing
                   * can be taken */
     COUNT_FRESH, /* messages at the origin; -1: not known */
     /* Messages that --max-waiting bounds: those that this machine keeps until
-     * their time, or behind their group's head. A settle that returned is
-     * counted. 0 on a broker. */
+     * their time, or behind their group's head. A verdict is counted by the
+     * time that settle returns. 0 on a broker. */
     COUNT_BACKLOG,
     COUNT_NEXT_SEQ, /* seq of the next message; 0 on a broker */
     COUNT_UNLOCKED, /* bytes of messages in flight that may be swapped out */
@@ -170,12 +170,13 @@ struct source_group {
     uint64_t head;    /* seq of the message that blocks the group; 0: none */
 };
 
-/* A part of the origin that one worker has at a time, as far as known. */
+/* A partition of the origin, as far as this worker knows. One worker at a time
+ * gets its messages. */
 struct source_part {
     unsigned number;
-    bool here;        /* this worker has it: it has given messages to us */
-    unsigned in_hand; /* of its messages */
-    unsigned blocked; /* of its groups: the head waits here for its retry */
+    bool here;        /* this worker gets its messages: at least one has come */
+    unsigned in_hand; /* its messages that this worker has */
+    unsigned blocked; /* its groups whose head waits here for a retry */
 };
 
 /* A death for the command of --on-dead. */
@@ -194,8 +195,8 @@ struct source_hook {
 };
 
 /* Calls from the source to the worker; the source holds no lock of its own
- * then. Each gets the member named like its first parameter. Other pointers are
- * borrowed for the call. */
+ * then. The first argument is the member with the name of the first parameter.
+ * Other pointers are borrowed for the call. */
 struct source_events {
     struct flow *flow;
     struct gate *gate;
@@ -207,7 +208,7 @@ struct source_events {
     void (*changed)(struct flow *flow);
     /* A settle that was in progress has ended, with settle->err 0, -ESTALE, or
      * a disk error, after which the message is lent again. Any thread; may come
-     * before settle returns. Unless the message is lent, it can be read until
+     * before settle returns. A message that is not lent again can be read until
      * the event returns. */
     void (*settled)(struct flow *flow, struct settle *settle);
     /* A stored message died. Inside take_due or unpark, or on a thread of the
@@ -222,11 +223,12 @@ struct source_events {
      * source. */
     void (*delayed)(struct flow *flow, struct message *m);
     /* A letter of a group may be gone: call `letters` for each held group.
-     * Returns -errno if one failed: the event comes again. A pool thread. */
+     * Returns -errno if one call failed: the event then comes again. A pool
+     * thread. */
     int (*letters_gone)(struct flow *flow);
     /* Return how many groups are held. Any thread. */
     size_t (*held)(const struct groups *groups);
-    /* `hook` may find a death. Any thread; may be NULL. */
+    /* The operation `hook` may find a death. Any thread; may be NULL. */
     void (*hooks)(struct on_dead *on_dead);
     /* Return true if the worker will take more messages: no hold keeps it from
      * that, now or when its handlers have finished. Any thread; never waits. */
@@ -239,7 +241,7 @@ struct source_events {
 /* What a source on a broker is opened with (broker_engine.h); all of it
  * outlives the source. */
 struct broker_source_setup {
-    const struct settings *set; /* with the queue, and what opens it */
+    const struct settings *set; /* also the queue, and the access to it */
     const char *runs;           /* path of the run file */
     struct source_events events;
     struct attention *attention; /* of the worker */
@@ -252,24 +254,24 @@ struct source {
     const struct source_local_ops *local; /* c  NULL: it is no local store */
     int poll_fd;        /* c  readable while take may lend; only to be polled */
     unsigned lent_most; /* c  message.index is below this, after any resize */
-    uint64_t nonce; /* c  marks the handlers of its messages for all its owners,
-                     *    one after the other */
+    uint64_t nonce; /* c  marks the handlers of its messages; the next worker
+                     *    that opens the source finds them by it */
     _Atomic uint64_t timeout_most_ns; /* a  longest time limit that a message
                                        *    may have by its header */
-    /* a  0: take_due has nothing; else it is worth a call. Set by the two
-     * functions below. */
+    /* a  0: take_due has nothing; else it is worth a call. Changed only by
+     * source_due_set and source_due_clear. */
     atomic_int due;
     struct attention *attention; /* c  the worker's; ATTEND_DUE is ours */
     /* a  the source fetches nothing, because wants() was false, until
-     * ops->wanted. The source sets it, then asks wants() again; the worker
-     * opens the gate, then reads it: so one of the two sees the other. */
+     * ops->wanted. The source sets `rests`, then asks wants() again; the worker
+     * opens the gate, then reads `rests`: so one of the two sees the other. */
     atomic_bool rests;
 };
 
 /* What every source can do.
  *
  *   operation       thread             may wait for   returns
- *   take            take_lock's        nothing        0, -EAGAIN, -ECANCELED,
+ *   take            under take_lock    nothing        0, -EAGAIN, -ECANCELED,
  *                                                     -errno
  *   take_due        the lane's         disk           0, -EAGAIN, -errno
  *   settle          any; the lane's    disk           see struct settle
@@ -294,20 +296,20 @@ struct source_ops {
     const char *name; /* "mq" */
     bool late;        /* settle may return -EINPROGRESS */
 
-    /* Lend the next message of the origin, in its order, which is the order of
+    /* Lend the next message, in the order of the origin, which is the order of
      * the calls. `wall_ns` is the time for received_ns. -EAGAIN: none now.
-     * -ECANCELED: as 0, and the message has MESSAGE_CANCELLED or crashes. */
+     * -ECANCELED: as 0, and the message is MESSAGE_CANCELLED or has crashes. */
     int (*take)(struct source *s, unsigned lane, uint64_t wall_ns,
                 struct message **out);
     /* Lend the next message whose time has come: a retry, a delayed message, or
      * one that an earlier worker kept. -EAGAIN: none. */
     int (*take_due)(struct source *s, unsigned lane, struct message **out);
 
-    /* Make verdicts durable, up to SETTLE_MOST. Returns the first error that is
-     * not -EINPROGRESS, or else that. n > 1: all are RETRY or PARK without an
-     * attempt and with LANE_NONE. They are written in one commit, all or none;
-     * their errors are the same, and neither -ESTALE nor -EINPROGRESS. DONE of
-     * a message without a row never waits. */
+    /* Make verdicts durable, up to SETTLE_MOST. Returns the result of the
+     * verdict (struct settle). n > 1: all are RETRY or PARK without an attempt
+     * and with LANE_NONE. They are written in one commit, all or none, with the
+     * same result, which is neither -ESTALE nor -EINPROGRESS. DONE of a message
+     * without a row never waits. */
     int (*settle)(struct source *s, struct settle *list, size_t n);
     /* End the right to read a message that was settled with LANE_NONE. */
     void (*release)(struct source *s, struct message *m);
@@ -317,13 +319,13 @@ struct source_ops {
     /* Return YES if a message is due. */
     int (*is_due)(struct source *s);
     int64_t (*count)(struct source *s, enum source_count what);
-    /* Visit each part of the origin, by number. NULL, or no visit: the origin
-     * is one whole. */
+    /* Visit each partition of the origin, by number. May be NULL. Visits none
+     * if the origin has no partitions. */
     void (*parts)(struct source *s,
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg);
 
-    /* Change COUNT_SLOTS, up to lent_most. After a problem it is as before. */
+    /* Change COUNT_SLOTS, up to lent_most. A problem leaves it as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
 
     /* Fetch messages again, because the worker may take one; called while the
@@ -336,24 +338,25 @@ struct source_ops {
     void (*clock_set)(struct source *s);
 
     /* Visit each handler that was running when the last owner died, at most
-     * COUNT_SLOTS of them. Changes no message that ran: the start is refused if
-     * these handlers cannot be ended. */
+     * COUNT_SLOTS of them. Changes no message that ran, because the start is
+     * refused if these handlers cannot be killed. */
     int (*runs)(struct source *s,
                 void (*visit)(void *arg, const struct source_run *run),
                 void *arg, struct problem *p);
-    /* Visit each message that is left, in the order of seq, after all these
-     * handlers have ended. `visit` settles the message, or keeps it lent. Stops
-     * at the first error of `visit`; the other messages stay as they were. */
+    /* Visit each message that the last owner left, in the order of seq. No
+     * handler of it is running any more. `visit` settles the message or keeps
+     * it lent. Stops at the first error of `visit`; the other messages stay as
+     * they were. */
     int (*recover)(struct source *s,
                    int (*visit)(void *arg, const struct source_left *left),
                    void *arg);
-    /* Begin: what the last owner left is dealt with, and other threads take
-     * from now on. */
+    /* Begin: recovery is over, and other threads take messages from now on. */
     void (*start)(struct source *s);
 };
 
-/* What only a store of this machine can do: letters, steering, hooks, groups
- * that wait on the disk, and a short way to the end of a message.
+/* What only a store of this machine can do: letters, orders of operators, the
+ * deaths for --on-dead, groups that wait on the disk, and a short way to settle
+ * a message as done.
  *
  *   operation       thread             may wait for   returns
  *   done            the lane's         nothing        0, -errno
@@ -385,9 +388,9 @@ struct source_local_ops {
      * between take and the next take, under the same lock. */
     int (*link)(struct source *s, struct message *m, const struct header *h);
     /* Give the message its unique key for `ns` from its receipt on, before it
-     * is delivered or stored for the first time. A message with MESSAGE_STORED
-     * has had its turn. The key is durable on 0, and a message that comes again
-     * finds itself. -EEXIST: another message, *first, has the key.
+     * is delivered or stored for the first time. Of stored messages, only a
+     * replayed letter claims its key again. The key is durable on 0, and a
+     * redelivered message keeps it. -EEXIST: another message, *first, has it.
      * -EOPNOTSUPP: there are no keys here; the message runs. */
     int (*claim)(struct source *s, const struct message *m,
                  struct header_text key, uint64_t ns, struct ulid *first);
@@ -395,8 +398,8 @@ struct source_local_ops {
     /* Lend the next parked message of a group: of the highest priority, or with
      * `low` of the lowest, in the order of seq. With `before`, only one that
      * comes before that message, by the same order. -EAGAIN: `before` comes
-     * first. -ENOENT: no message of the group is parked. -EINPROGRESS: one is,
-     * but can be had only soon. -EMSGSIZE: it was too large, and died. */
+     * first. -ENOENT: no message of the group is parked. -EINPROGRESS: one is
+     * parked, but cannot be lent yet. -EMSGSIZE: it was too large and died. */
     int (*unpark)(struct source *s, unsigned lane, struct header_text key,
                   bool low, const struct message *before, struct message **out);
     /* Visit each group that has messages or letters here. Stops at the first
@@ -427,15 +430,15 @@ struct source_local_ops {
     /* Return the first death whose n is greater than `after`; later deaths have
      * greater ones. It stays until hook_end. -ENOENT: none. */
     int (*hook)(struct source *s, int64_t after, struct source_hook *out);
-    /* End a death: the command was told, durably on 0, or it failed, and the
-     * death comes last: *next is its n from now on; 0: it is gone. */
+    /* Finish with a death. `told`: the command was told, durably on 0. Else it
+     * failed, and the death comes last: *next is its new n; 0: it is gone. */
     int (*hook_end)(struct source *s, int64_t n, bool told, int64_t *next);
 
-    /* Ask `place` (enum source_place, or -errno) where each lent message is to
-     * wait, in the order of seq, and make that durable: all of it, or, after
-     * any error, none. No other thread takes or settles any more. *out is of
-     * kind RETRY or PARK, with its times and group. `half`: only half of the
-     * message was received. */
+    /* Ask `place` (enum source_place, or -errno) where each lent message must
+     * wait, in the order of seq. Make that durable for all messages or, after
+     * an error, for none. Called when no other thread takes or settles. `place`
+     * sets the kind of *out (RETRY or PARK), its times and its group. `half`:
+     * the message was not received completely. */
     int (*keep)(struct source *s,
                 int (*place)(void *arg, struct message *m, bool half,
                              struct settle *out),
@@ -455,14 +458,14 @@ static inline bool source_due(const struct source *s)
 {
     return atomic_load(&s->due) != 0;
 }
-/* For the source: take_due is worth a call from here on; `due` is not 0. */
+/* For the source: from now on take_due is worth a call. `due` is not 0. */
 static inline void source_due_set(struct source *s, int due)
 {
     atomic_store(&s->due, due);
     attention_on(s->attention, ATTEND_DUE);
 }
 /* For the source: take_due is not worth a call, unless another thread has
- * replaced `was` meanwhile. */
+ * replaced `was` in the meantime. */
 static inline void source_due_clear(struct source *s, int was)
 {
     if (!atomic_compare_exchange_strong(&s->due, &was, 0))
@@ -471,7 +474,7 @@ static inline void source_due_clear(struct source *s, int was)
     if (source_due(s)) /* set between the two */
         attention_on(s->attention, ATTEND_DUE);
 }
-/* Have the message due in `wait_ns`. */
+/* Make the message due in `wait_ns`. */
 static inline void settle_wait(struct settle *s, uint64_t wait_ns)
 {
     s->delay_ns = wait_ns ? wait_ns : 1;
