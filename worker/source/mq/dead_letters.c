@@ -44,7 +44,7 @@
 struct dead_letters {
     struct source_mq *q;        /* c */
     struct chore limit;         /* removes letters */
-    struct chore recall;        /* at the start, until it has worked */
+    struct chore recall;        /* runs at the start, until it has worked */
     struct chore move;          /* moves letters to `queue` */
     struct queue *queue;        /* c  --dead-letter-queue; NULL: none */
     struct mq_name_watch *name; /* c  watches its name */
@@ -52,7 +52,7 @@ struct dead_letters {
     struct loop_source source;  /* m  waits for room in `queue` */
     unsigned char *data;        /* m  one letter */
     size_t room;                /* c  bytes of `data` */
-    int64_t sent;        /* m  letter in the queue and in the store; 0: none */
+    int64_t sent;        /* m  sent, but not deleted from the store; 0: none */
     struct ulid sent_id; /* m */
 };
 

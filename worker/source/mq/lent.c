@@ -86,7 +86,7 @@ void lent_unrun(struct message *m, bool may_have_run)
         m->flags |= MESSAGE_REDELIVERED;
 }
 
-/* ---- its row ---- */
+/* ---- the row of a message ---- */
 
 void row_make(struct store_row *row, const struct lent *l,
               struct header_text group, size_t header_size)

@@ -26,7 +26,7 @@ struct lent {
     char key[HEADER_VALUE_MAX]; /* the group that m.group points to */
 };
 
-/* Marks that a message has in its slot, in its row and for the worker. */
+/* Flags with the same bits in a slot, in a row and in a message. */
 #define LENT_MARKS (SLOT_REDELIVERED | SLOT_LENGTH_INFERRED)
 
 static inline struct lent *lent_of(const struct message *m)
@@ -35,8 +35,8 @@ static inline struct lent *lent_of(const struct message *m)
 }
 /* Set the fields that do not change while the message is in that slot. */
 void lent_init(struct lent *l, struct slot *slot, bool forwarded);
-/* Set the other fields from a HELD slot. The message gets no group: if it has
- * one, its header names it, or lent_group does. */
+/* Set the other fields from a HELD slot. m.group stays empty, which means the
+ * group of the header, until lent_group sets it. */
 void lent_fill(struct lent *l);
 /* Set the other fields of a message that was just received. */
 static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)

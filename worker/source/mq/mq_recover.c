@@ -72,13 +72,13 @@ int mq_runs(struct source *s,
     return 0;
 }
 
-/* Find out what the message of a slot is. A run of a waiting or parked row:
- * done or discarded deletes the row; a failure counts its attempt or changes
- * its state. A replayed letter runs under a new receive sequence, which
- * settling writes to its row; after a torn stop it is recalled from that row. A
- * fresh message: settling either stores a row with its sequence, or leaves no
- * row. In the second case, the write that settled it also freed the slot, or
- * the message runs again. */
+/* Find out what the message of a slot is, by what settling it would have left:
+ * - A run of a waiting or parked row: the row is deleted, or has one attempt
+ *   more, or another state.
+ * - A replayed letter, which runs under a new receive sequence: its row has
+ *   that sequence. After a torn stop it is recalled from its row.
+ * - A fresh message: a row with its sequence, or no row. If it left no row, the
+ *   write that settled it also freed the slot, so a slot in use runs again. */
 static int left_of(const struct source_mq *q, const struct slot *slot,
                    struct store_row *m, char *group, enum left *is)
 {

@@ -169,13 +169,13 @@ int mq_reopen_watch(struct source_mq *q, struct problem *p)
                            gone_report, q) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     other_worker_warn(q);
-    if (queue_gone(q->queue)) /* since it was opened, before it was watched */
+    if (queue_gone(q->queue)) /* removed after the open, before the watch */
         atomic_store(&q->name_gone, true);
     return 0;
 }
 
-/* Stop the worker: its slots have no room for such messages, so the queue is
- * left to the next start. */
+/* Stop the worker, because a message of the new queue may be larger than a
+ * slot. The next start makes larger slots, and opens the queue. */
 static int large_refuse(struct source_mq *q, size_t size)
 {
     if (!q->logged_large)
@@ -189,10 +189,10 @@ static int large_refuse(struct source_mq *q, size_t size)
     return -EAGAIN;
 }
 
-/* Open the queue that has the name now, or make one as the settings say, else
- * like the old one. A queue whose messages do not fit is never put behind the
- * descriptor: the next thread that has take_lock would receive past the end of
- * its slot. */
+/* Open the queue that has the name now. If there is none, create one, with the
+ * attributes of the old queue where the settings name none. A queue whose
+ * messages do not fit is never put behind the descriptor, because the next
+ * receive could write past the end of its slot. */
 int mq_reopen_now(struct source_mq *q)
 {
     const struct queue *old = q->queue;

@@ -317,10 +317,9 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     const struct attempt *a = st->attempt;
     struct lent *l = lent_of(st->m);
     int64_t row = l->slot->row;
-    /* A RETURN writes no row for a message that has one already: a row that was
-     * not delivered, and a row of the spool that recovery returns, wait where
-     * they were. A message from the queue gets a row, and waits in the store
-     * from now on.
+    /* A RETURN writes no row for a message that has a row already: in the
+     * store, or in the spool if recovery returns it. Such a message waits where
+     * it was. A message from the queue gets a row, and waits in the store.
      * Crash: the slot is HELD, or FREE, and the row waits in the store. */
     bool as_before = st->kind == SETTLE_RETURN &&
                      (row || (l->spooled && !atomic_load(&q->started)));
@@ -580,8 +579,8 @@ static void wal_large(void *arg)
     chore_after(&q->wal, WAL_EMPTY_NS);
 }
 
-/* Begin to move letters, because recovery has dealt with all slots, and torn
- * messages are in the store. */
+/* Mark custody as sound, because torn messages are in the store now. Begin to
+ * move and remove letters, because recovery has dealt with all slots. */
 static void mq_start(struct source *s)
 {
     struct source_mq *q = source_mq_of(s);
@@ -661,7 +660,7 @@ static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
     }
 }
 
-/* From here on the letter may be moved or removed. */
+/* Once the command was told, the letter may be moved or removed. */
 static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 {
     struct source_mq *q = source_mq_of(s);

@@ -57,7 +57,7 @@ struct source_mq {
     struct spool *_Atomic spool; /* t  spool_there once it is on; NULL: off */
     struct chore clock;          /* follows a clock that was set */
     struct chore wal;            /* empties a large -wal */
-    struct slot **left; /* slots in use, from runs to recover, by seq */
+    struct slot **left; /* slots in use, by seq; from mq_runs to mq_recover */
     size_t left_count;
     atomic_bool store_gone; /* a  the store has lost its name (file_watch.c) */
     atomic_bool started;    /* a set by start; letters are not moved before */
@@ -86,9 +86,9 @@ static inline struct source_mq *source_mq_of(const struct source *s)
 
 #pragma GCC visibility push(hidden)
 
-/* Receive the next message of the queue into a FREE slot. The caller holds the
- * lock of take, or the spool's mtx while the spool is on. After an error the
- * slot is FREE, unless a part of the message may be in it. */
+/* Receive the next message of the queue into a FREE slot. The caller holds
+ * take_lock, or spool.mtx while the spool is on. After an error the slot is
+ * FREE, unless a part of the message may be in it. */
 int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns);
 /* Return the FREE slot into which the lane takes its next message; NULL if all
  * slots are in use. Called on the lane's thread. */
@@ -101,7 +101,7 @@ static inline int mq_lend(struct source_mq *q, unsigned lane,
     q->lanes[lane] = NULL;
     return 0;
 }
-/* Return the message of a slot, after lent_init. */
+/* Initialize the message of a slot, and return it. */
 struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
 
 /* Operations of source.h, on the threads named there. In dead_letters.c: */
@@ -130,12 +130,12 @@ int mq_keep(struct source *s,
 /* Watch the worker's queue: q->name_gone is set when its name is removed. The
  * engine's thread (mq_reopen.c). */
 int mq_reopen_watch(struct source_mq *q, struct problem *p);
-/* Open the name again, when the old queue is empty. Called by a work item,
- * under flow.take_lock. After -errno the old queue stays. */
+/* Open the name again, when the old queue is empty. Called by mq_fetch, under
+ * its lock. After -errno the old queue stays. */
 int mq_reopen_now(struct source_mq *q);
 /* Watch the name of any queue, which is borrowed. `gone` is called in the
- * peeker, maybe more than once, but not for a name that was removed before this
- * call, so check queue_gone once after it. Returns -ENOMEM without memory. */
+ * peeker, maybe more than once. It is not called for a name that was removed
+ * before, so check queue_gone once after this call. Returns 0 or -ENOMEM. */
 int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
                        struct timers *timers, struct queue *queue,
                        void (*gone)(void *arg), void *arg);

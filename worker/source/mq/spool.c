@@ -69,7 +69,7 @@ struct spool_wait {
 
 /* Lock order: steer_mtx, write_mtx, mtx, then custody's and the store's.
  * m = under mtx   w = under write_mtx   c = constant after open
- * a = atomic, written under mtx   t = of its thread */
+ * a = atomic, written under mtx   t = used by the spool's thread only */
 struct spool {
     struct source_mq *q;       /* c */
     struct ends *ends;         /* c */
@@ -92,8 +92,8 @@ struct spool {
     struct store_key *keys;     /* w  unique keys of these rows */
     struct store_row *later;    /* w  rows of messages that are not due yet */
     _Atomic size_t writes;      /* a  count of `writing` */
-    _Atomic size_t failed; /* a  failed commits, whose messages wait again */
-    int64_t writing_first; /* m  the lowest key in `writing` */
+    _Atomic size_t failed;      /* a  number of failed commits (spool_waits) */
+    int64_t writing_first;      /* m  the lowest key in `writing` */
     /* Rows on the disk that were read ahead, in their order. */
     struct store_spooled ahead[SPOOL_AHEAD]; /* m */
     size_t at, count;                        /* m */
@@ -155,7 +155,7 @@ static bool header_unique(const struct message *m, struct header *h)
            h->fields & HEADER_UNIQUE && !(h->fields & HEADER_LETTER);
 }
 
-/* ---- lines ---- */
+/* ---- the lines ---- */
 
 void spool_wake(const struct spool *sp)
 {
@@ -631,10 +631,10 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
     return -ECANCELED;
 }
 
-/* Report that the next message is on its way to the disk, and wake the spool's
- * thread; while the disk fails, it tries again every RETRY_MS without that. The
- * thread stores `disk_fails` before it reads `stalled`, so either the thread
- * sees `stalled` or this call sees `disk_fails`. */
+/* Note that take waits for the spool's thread, and wake that thread. While the
+ * disk fails, the thread needs no waking: it tries again every RETRY_MS. It
+ * clears `disk_fails` before it reads `stalled`, so either the thread sees
+ * `stalled` or this call sees that the disk works. */
 static int take_stall(struct spool *sp)
 {
     atomic_store(&sp->stalled, true);
@@ -697,8 +697,8 @@ __attribute__((noinline)) int spool_take(struct spool *sp, unsigned lane,
         atomic_load(&sp->writes) > 0 || (spool_always(sp) && key_fits(sp))) {
         err = first_lend(sp, lane, wall_ns, out);
     } else {
-        /* No message comes before the queue: take straight from it, unless the
-         * message needs a unique key first. */
+        /* No message comes before those in the queue: take straight from the
+         * queue, unless the message needs a unique key first. */
         l = mq_lane_get(q, lane);
         err = l ? mq_fetch(q, l, wall_ns) : -EAGAIN;
         if (!err && header_unique(&l->m, &h)) {
@@ -723,7 +723,7 @@ __attribute__((noinline)) int spool_take(struct spool *sp, unsigned lane,
 
 /* Note the end, which frees the slot (ends_put); the spool's thread deletes the
  * row later. That thread is woken for the first end, and again when there are
- * many. If the file of ends is full, this thread writes them to the store. */
+ * many. If the file of ends is full, the caller's thread deletes rows first. */
 int spool_end(struct spool *sp, struct lent *l)
 {
     size_t noted = ends_put(sp->ends, l->spooled, l->slot);
@@ -751,7 +751,7 @@ bool mq_pending(const struct source *s)
             (atomic_load(&sp->left) > 0 || atomic_load(&sp->waits) > 0));
 }
 
-/* ---- from off to on ---- */
+/* ---- turning the spool on ---- */
 
 /* Allocate memory, open the file of ends, and make mq_take use the spool.
  * Called by spool_open on the engine's thread, or by the spool's thread if the
@@ -1106,8 +1106,8 @@ int spool_recovered(struct spool *sp, struct problem *p)
                            "%s. Nothing was lost; %s, and start again",
                            sp->q->set->queue, errno_text(-err),
                            disk_advice(err));
-    /* Recovery has returned or written each message that has a row, unless the
-     * write failed. A message whose write failed is still in its slot, and its
+    /* Recovery has returned each message that has a row, or has written its
+     * verdict. If that write failed, the message is still in its slot, and its
      * row would run as well. */
     for (unsigned i = 0; i < custody_slots(sp->q->custody); i++)
         if (sp->q->lents[i].spooled)

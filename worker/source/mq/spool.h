@@ -65,10 +65,10 @@ void spool_start(struct spool *sp);
 /* Add the message of a HELD slot, which has no row. Called by recovery, on the
  * engine's thread. */
 void spool_adopt(struct spool *sp, struct slot *slot);
-/* Keep the rows in `numbers` from being lent until spool_release, because an
- * operator is about to cancel them. `numbers` has each key with a minus; `skip`
- * is set for rows that were lent already. `done` says which rows were
- * cancelled. mq_steer calls both functions on the same pool thread. */
+/* Keep rows from being lent until spool_release, because an operator is about
+ * to cancel them. A number below 0 is minus the key of a row; `skip` is set for
+ * rows that were lent already. `done` is true for rows that were cancelled.
+ * mq_steer calls both functions on the same pool thread. */
 void spool_seize(struct spool *sp, const int64_t *numbers, size_t n,
                  bool *skip);
 void spool_release(struct spool *sp, const bool *done);
