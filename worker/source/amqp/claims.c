@@ -232,7 +232,7 @@ static void job_add(struct claims *c, struct amqp_message *m)
 {
     unsigned running = c->lent_count - c->settling_count;
 
-    while (m->line == 0) /* a header's number has a sign: 63 bits */
+    while (m->line == 0) /* 63 bits: a number in a header is signed */
         m->line = (uint64_t)arc4random() << 31 ^ arc4random();
     TAILQ_INSERT_TAIL(&c->jobs, &m->job.u, link);
     c->job_count++;
@@ -366,11 +366,11 @@ static bool is_moved(const struct amqp_message *m)
  * - A killed worker of this machine was running it.
  * - It was settled here, or another copy of it is in hand. A broker forwards a
  *   message from a wait queue twice when a node dies in between. A publisher
- *   marks the second copy that it publishes without a confirm for the first;
- *   but the first one runs later if it was stuck in a node that hung.
+ *   without a confirm publishes a second copy and marks that; but the first
+ *   copy, without a mark, may be stuck in a node that hung, and run later.
  * An original whose id is derived does not count, because an equal message has
- * the same id. A copy of one counts: repeat_key contains its line, which equal
- * messages do not share.
+ * the same id. A copy of such an original counts: its repeat_key contains its
+ * line, which equal messages do not share.
  * A twin that ran is not found if its connection was lost before its handler
  * failed, or if the worker returned it to the list of arrived messages, because
  * neither is noted in the run file. mtx is held. */
@@ -413,9 +413,9 @@ static void repeat_mark(struct claims *c, struct amqp_message *m)
  * run from its new delivery, too.
  * A good claim is not replaced: the second message is acknowledged, and the
  * broker delivers the first one again if its connection breaks.
- * A message without a line is not searched in the run file if its id is
- * derived, because an equal message has the same id, or if it is a copy: no
- * worker has written that copy. */
+ * A message without a line is not searched in the run file in two cases: its id
+ * is derived, so an equal message has the same id; or it is a copy, which no
+ * worker has written, because a worker's copies have a line. */
 static bool settle_known(struct claims *c, const struct amqp_message *m)
 {
     bool derived = m->m.flags & MESSAGE_ID_DERIVED;
@@ -768,8 +768,8 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     pthread_mutex_lock(&c->mtx);
     if (--c->job_count == 0)
         pthread_cond_broadcast(&c->changed);
-    /* The next message of the group may run now. Wake the work items by the
-     * event, because no arriving message wakes them. */
+    /* The next message of the group may run now. Send the event to wake the
+     * work items, because no arriving message does. */
     due = m->grouped || source_due(&c->queue->source);
     pthread_mutex_unlock(&c->mtx);
     amqp_message_free(m);

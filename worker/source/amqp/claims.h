@@ -54,7 +54,7 @@ struct amqp_message {
     struct claims *claims;     /* c */
     struct ulid id;            /* c */
     struct run_key key;        /* c */
-    struct run_key repeat_key; /* c  of all copies that failed as often */
+    struct run_key repeat_key; /* c  same for copies that failed as often */
     uint64_t epoch, tag;       /* q  the claim: void in another epoch */
     uint64_t due_ns;           /* q  DELAYED: CLOCK_BOOTTIME */
     uint64_t arrived_ns;       /* q  clock_mono_ns when it became ARRIVED */
@@ -67,9 +67,9 @@ struct amqp_message {
     unsigned part;             /* c  partition; 0 also in a queue without any */
     bool failed_head;          /* t  a failed head, which waits in the worker */
     uint32_t head_failures;    /* t  failures of that head */
-    void *own_raw;             /* t  block of `raw` after a failure; NULL */
+    void *own_raw;             /* t  memory of `raw` after a failure; or NULL */
     atomic_bool runs;          /* a handler is running the message */
-    bool marked;         /* q  marked as a repeat here, not by the broker */
+    bool marked;         /* q  this worker, not the broker, marked a repeat */
     uint64_t line;       /* q  number that its copies share; 0: no copies yet */
     struct amqp_job job; /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */
@@ -134,12 +134,12 @@ void claims_place(struct claims *c);
 /* Let the delayed messages be taken whose time has come. Returns the time until
  * the next one is due, ns; UINT64_MAX if no message is delayed. */
 uint64_t claims_due(struct claims *c);
-/* Begin a new epoch for a new connection, so that the claims of its messages
- * are good. */
+/* Begin a new epoch for a new connection, so that claims on its messages are
+ * valid. */
 void claims_begin(struct claims *c);
 /* End the connection: forget messages that were not lent, and mark the lent
- * ones as stale. Returns true if there has been no good connection since the
- * last call. */
+ * ones as stale. Returns true if claims_begin was not called since the last
+ * call. */
 bool claims_void(struct claims *c);
 /* Take the *n tags to acknowledge, in memory that the caller frees; NULL if
  * there are no tags. `starved` is as in claims_counts. */

@@ -1,17 +1,16 @@
 /* inbox.c - the thread that consumes and acknowledges (see inbox.h)
  *
  * No other worker can run a message that this one has in hand, and the broker's
- * consumer_timeout counts for it. So the inbox has no more in hand than keep
- * the handlers busy, by levels:
- * - two for each message that may run. If handlers often wait for messages,
- *   because the broker is far away, as many as run in half of SLOW_NS;
- * - as many as may be lent, once the worker has proved fast;
- * - one for each that may run, while messages wait long for a handler.
- * It goes up a level, too, while handlers are free only because the verdicts of
- * other messages wait for their confirms: a full queue of letters must not hold
- * up other messages. A worker that takes no messages, because it is paused or
- * its breaker is open, gives those in hand back and consumes nothing until it
- * takes messages again.
+ * consumer_timeout counts for it. So the inbox has only as many in hand as keep
+ * the handlers busy. There are three levels:
+ * - SOME, the usual one: two for each message that may run. If handlers often
+ *   wait because the broker is far away: as many as run in half of SLOW_NS.
+ * - FULL, once the worker has proved fast: as many as may be lent.
+ * - LEAN, while messages wait long for a handler: one for each that may run.
+ * The inbox also goes up a level while handlers are free only because other
+ * messages wait for their confirms, so that a full queue of letters holds up
+ * nothing else. A worker that takes no messages, because it is paused or its
+ * breaker is open, gives back those in hand, and consumes again when it takes.
  *
  * None of this applies to a queue with partitions, where the number in hand is
  * fixed (partition_in_hand), and giving back would change the order of groups.
@@ -34,8 +33,7 @@
 #define SLOW_NS  (5 * NS_PER_S) /* a long wait for a handler; a period */
 #define LATE_NS  NS_PER_S       /* a long wait for a confirm */
 
-/* Levels of messages in hand: as many as may be lent; two for each that may
- * run, or `more`; one for each that may run. */
+/* Levels of messages in hand, from most to fewest. */
 enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 
 /* How many messages are in hand, and what decides that. */
@@ -43,13 +41,13 @@ struct prefetch {
     unsigned level;    /* PREFETCH_ */
     uint64_t level_ns; /* clock_mono_ns of its last change: the period begins */
     uint64_t acked;    /* messages acknowledged in the period */
-    uint64_t starved;  /* of these, while handlers had nothing to run */
+    uint64_t starved;  /* those acknowledged while handlers were idle */
     uint64_t acked_ns; /* clock_mono_ns of the last acknowledgement; 0: none */
     uint64_t trip_ns;  /* duration of a call to the broker and its answer */
     unsigned more;     /* size of PREFETCH_SOME for a far broker; 0: usual */
-    unsigned consumer; /* number of the last one on this connection; 0: none */
-    unsigned size;     /* prefetch that it was given */
-    bool consuming;    /* it was not cancelled */
+    unsigned consumer; /* last consumer on this connection; 0: none */
+    unsigned size;     /* prefetch of that consumer */
+    bool consuming;    /* that consumer was not cancelled */
     bool called;       /* the library may have kept back frames in a call */
     uint64_t late_ns;  /* clock_mono_ns since when handlers are free because of
                         * late confirms; 0: they are not */
@@ -79,8 +77,8 @@ static uint64_t *ack_word(struct ack_window *w, uint64_t tag)
     return &w->done[tag % ACK_WINDOW / 64];
 }
 
-/* A broker refuses a tag that was acknowledged before. So the tag that covers
- * others is one of the given ones. */
+/* A broker refuses a tag that was acknowledged before. So only one of the given
+ * tags is used to cover others. */
 size_t ack_window_close(struct ack_window *w, const uint64_t *tags, size_t n)
 {
     size_t covered = 0;
@@ -116,7 +114,7 @@ static int tag_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Send one frame of acks_send. `all`: also for each tag before this one. */
+/* Send one frame of acks_send. `all`: it also covers each tag before. */
 static int ack_send(struct link *l, uint64_t tag, bool all, bool give_back)
 {
     return link_status(l, give_back
@@ -177,10 +175,10 @@ static void level_set(struct inbox *in, unsigned level)
         f->more = 0;
 }
 
-/* Consume as many as the level says. A consumer keeps the prefetch it began
- * with, so another number needs another consumer. It begins when fewer than its
- * own prefetch are in hand, so that together they are never more than twice as
- * many. -errno: the connection is of no more use. */
+/* Consume with the prefetch of the level. A consumer keeps the prefetch that it
+ * began with, so another number needs a new consumer. That one begins when
+ * fewer messages than its prefetch are in hand, so there are never more than
+ * twice that number. -errno: the connection is of no more use. */
 static int prefetch_apply(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
@@ -209,8 +207,8 @@ static int prefetch_apply(struct inbox *in)
     atomic_store(&in->queue->fetched, want);
     if (want == 0 || in->window.open >= want)
         return 0;
-    /* The first consumer of a part becomes the active one. So each worker
-     * begins at a random part. */
+    /* The first consumer of a part becomes its active one. Each worker begins
+     * at a random part, so that no worker gets all of them. */
     f->called = true;
     f->consumer++;
     first = arc4random_uniform(count);
@@ -242,7 +240,7 @@ static int hand_give_back(struct inbox *in)
 
     atomic_store(&in->queue->source.rests, true);
     if (in->queue->events.wants(
-            in->queue->events.gate)) { /* since a moment: see source.h */
+            in->queue->events.gate)) { /* only now: see `rests` in source.h */
         atomic_store(&in->queue->source.rests, false);
         return 0;
     }
@@ -285,8 +283,8 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
         inbox_wanted(&in->queue->source);
     load = claims_count(in->queue->claims);
     /* Fetch more if handlers are free for LATE_NS, with nothing in hand to run,
-     * because the other messages wait for confirms. Go up one level at a time:
-     * in a slow worker, more than one message would wait long. */
+     * because the other messages wait for confirms. Go up only one level at a
+     * time, because in a slow worker the messages in hand wait long. */
     if (!load.starved || load.jobs == 0 ||
         in->window.open < level_size(in, f->level) ||
         f->level == PREFETCH_FULL || atomic_load(&in->queue->source.rests)) {
@@ -363,10 +361,10 @@ static int inbox_read(struct inbox *in)
 }
 
 /* Send the acknowledgements, without a lock: a write may wait for the broker.
- * Then adapt the level to their number. A worker that runs twice as many as a
- * higher level has in hand within SLOW_NS goes up to it: no message would wait
- * longer than half of that. At the end of a period, a worker that is no longer
- * fast begins again at PREFETCH_SOME. */
+ * Then adapt the level to their number. A worker goes up to a level if it runs
+ * twice as many messages within SLOW_NS as that level has in hand: no message
+ * then waits longer than half of SLOW_NS. At the end of a period, a worker that
+ * is no longer fast begins again at PREFETCH_SOME. */
 static int acks_flush(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
@@ -398,10 +396,10 @@ static int acks_flush(struct inbox *in)
         return err;
     }
     /* Set `more` to the messages that run in half of SLOW_NS. Each change needs
-     * a new consumer, so go up only to twice the size, if handlers were often
-     * idle although as many messages as allowed were on their way: a queue that
-     * is nearly empty leaves them idle, too. Go down only to half, so that a
-     * message waits SLOW_NS at most before that. */
+     * a new consumer, so at least double or halve `more`. Raise it only if
+     * handlers were often idle although as many messages as allowed were on
+     * their way, because an almost empty queue leaves handlers idle as well.
+     * Before it is lowered, a message waits at most SLOW_NS. */
     if (f->level == PREFETCH_SOME) {
         now = level_size(in, PREFETCH_SOME);
         want = f->acked * SLOW_NS / spent / 2;

@@ -1,8 +1,8 @@
 /* inbox.h - the thread that consumes and acknowledges
  *
- * WHAT   Gives each message of the broker to the claims, and sends the broker
- *        their acknowledgements. Decides how many messages the worker has in
- *        hand: delivered to it, and not acknowledged.
+ * WHAT   Gives each message of the broker to claims.h, and sends the broker the
+ *        acknowledgements that it gets from there. Decides how many messages
+ *        the worker has in hand: delivered to it and not acknowledged.
  * WHO    open, close: source_amqp.c, on the engine's thread. wanted: any
  *        thread, as an operation of source.h.
  * OWNS   A message that is coming in.
@@ -28,9 +28,9 @@ void inbox_wanted(struct source *s);
 /* ---- acknowledgements of one channel, as few as possible ----
  *
  * The tags of a channel are 1, 2, 3, ... One acknowledgement can cover all tags
- * up to its own, once each of them was given to ack_window_close. If a tag
- * stays open while ACK_WINDOW later ones are delivered, because its handler is
- * slow, the others are acknowledged one by one until it is given, too.
+ * up to its own, once each of them was given to ack_window_close. If a slow
+ * handler keeps a tag open while ACK_WINDOW later tags are delivered, the
+ * others are acknowledged one by one until that tag is closed as well.
  */
 
 #define ACK_WINDOW 16384 /* a power of two */

@@ -41,8 +41,8 @@ struct outbox {
     struct amqp_queue *queue;          /* c */
     struct unconfirmed_list jobs;      /* t  jobs to publish */
     struct confirms confirms;          /* t */
-    unsigned declared[PARTITIONS_MAX]; /* t  of each part, bits of the wait
-                                        *    queues */
+    unsigned declared[PARTITIONS_MAX]; /* t  for each part: bits of the wait
+                                        *    queues that were created */
     bool missing;                      /* t  one of the queues was deleted */
     uint64_t refused_ns;               /* t  pause after the next refusal */
     uint64_t largest; /* t  largest body that the broker accepts, bytes */
@@ -68,8 +68,8 @@ static int target_find(struct outbox *o, struct amqp_job *j,
         return 0;
     }
     ms = j->due_wall_ns > now ? (j->due_wall_ns - now) / NS_PER_MS : 0;
-    /* Some of the wait has passed since the verdict: without the slack, a wait
-     * of 1 s would never go to the queue of 1 s. */
+    /* Some of the wait has passed since the verdict. Without the slack, a wait
+     * of 1 s would therefore never go to the queue of 1 s. */
     ms = topology_target(&o->queue->topology, part,
                          ms + ms / SLACK_PART + SLACK_MS, name);
     bit = 1U << topology_index(ms);
@@ -87,7 +87,7 @@ static int target_find(struct outbox *o, struct amqp_job *j,
     return 0;
 }
 
-/* Publish a copy. `plain`: without the history, which was too large. */
+/* Publish a copy. `plain`: leave out the history, which was too large. */
 static int copy_publish(struct outbox *o, struct amqp_job *j, const char *name,
                         bool plain)
 {
@@ -251,8 +251,8 @@ static void outbox_lost(struct outbox *o, int err)
             2 * o->side->wait_ns < NACK_MOST ? 2 * o->side->wait_ns : NACK_MOST;
     }
     confirms_lost(&o->confirms, &o->jobs);
-    /* If the connection was lost for another reason, another limit may apply
-     * now: a node was restarted, or the next host has a different one. */
+    /* If the connection was not lost because of a large body, another limit may
+     * apply now: a node was restarted, or the next host has its own limit. */
     if (largest == 0) {
         TAILQ_CONCAT(&o->too_large, &o->jobs, link);
         TAILQ_CONCAT(&o->jobs, &o->too_large, link);

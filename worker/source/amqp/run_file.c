@@ -225,8 +225,8 @@ static struct run_crash *crash_find(const struct run_file *f,
     return NULL;
 }
 
-/* Crash before the slot of a run is free: its entry has the number of the run
- * already, so the next start does not count it again. */
+/* Crash after an entry has the number of its run, before the slot of the run is
+ * free: the next start finds that number, and does not count the run again. */
 unsigned run_file_crashed(struct run_file *f)
 {
     unsigned n = 0;

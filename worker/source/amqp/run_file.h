@@ -2,8 +2,8 @@
  *
  * WHAT   A mapped file that survives a kill of the worker, but not a reboot. It
  *        says which handlers are running, so that the next worker terminates
- *        them and counts the crash; and which messages were settled here, as a
- *        broker that missed an acknowledgement delivers them again.
+ *        them and counts the crash; and which messages were settled here,
+ *        because a broker without their acknowledgement delivers them again.
  * WHO    open, runs, crashed, close: the engine's thread. The others: claims.c,
  *        on the threads named below.
  * OWNS   The mapping.
@@ -28,12 +28,12 @@ struct run_file; /* opaque; body in run_file.c */
 /* The key of one copy of a message: each copy that a worker publishes has a key
  * of its own. */
 struct run_key {
-    struct ulid id;   /* mixed with a hash of the line or the body */
+    struct ulid id; /* mixed with its line (claims.h), or a hash of its body */
     uint32_t attempt; /* failures before it */
     uint16_t replay;  /* number of its replays as a dead letter */
     uint16_t hop;     /* number of queues that it has waited in */
 };
-/* Return true if it is the key of a copy, not of an original. */
+/* Return true for the key of a copy, false for that of an original. */
 static inline bool run_key_copy(const struct run_key *key)
 {
     return key->attempt || key->replay || key->hop;
@@ -45,12 +45,12 @@ static inline bool run_key_equal(const struct run_key *a,
 }
 
 /* Open or create the file. *nonce is the same for all its owners. The owner
- * numbers its messages from *first + 1 up: no two owners use one number. */
+ * numbers its messages from *first + 1 up, which no other owner does. */
 int run_file_open(struct run_file **out, const char *path, uint64_t *nonce,
                   uint64_t *first, struct problem *p);
 void run_file_close(struct run_file **file); /* NULL-safe; sets NULL */
 
-/* ---- a handler: the thread that has the message of that index ---- */
+/* ---- a handler: called by the thread that has the message ---- */
 
 void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
                   uint64_t seq);
@@ -64,8 +64,8 @@ void run_file_unrun(struct run_file *f, unsigned index);
 void run_file_runs(const struct run_file *f,
                    void (*visit)(void *arg, const struct source_run *run),
                    void *arg);
-/* Count a crash for the message of each such handler, after they were
- * terminated. Returns how many. */
+/* Count a crash for the message of each such handler, after the handlers were
+ * terminated. Returns their number. */
 unsigned run_file_crashed(struct run_file *f);
 
 /* ---- under the mutex of the claims ---- */

@@ -106,8 +106,8 @@ bool side_reconnect(struct side *side)
 {
     struct amqp_queue *queue = side->queue;
     uint64_t half = side->wait_ns / 2;
-    /* A random pause: many workers that lose one node do not all reconnect at
-     * the same instant. */
+    /* The pause is random, so that workers that have lost the same node do not
+     * all connect again at the same instant. */
     uint64_t wait = half + arc4random() * (half / UINT32_MAX + 1) % (half + 1);
     uint64_t now = clock_mono_ns(), end = now + wait;
     struct problem p;

@@ -1,8 +1,8 @@
 /* side.h - a thread with a connection to the broker
  *
- * WHAT   The part that inbox.h and outbox.h have in common: they lose their
- *        connection, open another one, and wait for the broker and for other
- *        threads. And the struct of the queue, which both threads share.
+ * WHAT   What the threads of inbox.h and outbox.h have in common: each opens a
+ *        lost connection again, and waits for the broker and other threads.
+ *        Also the struct of the queue, which both threads share.
  * WHO    init, start, stop: source_amqp.c, on the engine's thread. wake:
  *        any thread. The others: the thread itself.
  * OWNS   The thread and the connection.
@@ -48,7 +48,7 @@ struct amqp_queue {
     struct run_file *runs;       /* c */
     uint64_t first_seq;          /* c  run_file_open */
     struct claims *claims;       /* c */
-    bool started;                /* c  after it; the engine */
+    bool started;                /* c  set by source_amqp_start */
     atomic_long ready; /* a  messages in the queue when last counted */
     const struct broker_operand *operand; /* c */
     char password[BROKER_PASSWORD];       /* c */
@@ -60,15 +60,15 @@ struct amqp_queue {
     unsigned part_count;                  /* c */
     atomic_uint in_hand;                  /* a  messages that may be lent */
     atomic_uint fetched; /* a  the inbox's prefetch; 0: it consumes nothing */
-    /* Host that the outbox has given up + 1; 0: none. The inbox sends it a
-     * request: its heartbeats would find it dead only a minute later. */
+    /* Host that the outbox has given up + 1; 0: none. The inbox sends that host
+     * a request, because heartbeats find a dead host only after a minute. */
     atomic_uint doubted;       /* a */
     atomic_bool stopping;      /* a  both threads must return */
     atomic_bool limit_logged;  /* a  a delivery limit was logged */
     atomic_bool group_logged;  /* a  a refused group was logged */
     struct side inbox, outbox; /* its two threads and their connections */
-    struct inbox *in;          /* c  what only the first one uses */
-    struct outbox *out;        /* c  what only the second one uses */
+    struct inbox *in;          /* c  inbox.h */
+    struct outbox *out;        /* c  outbox.h */
 };
 
 static inline struct amqp_queue *amqp_queue_of(const struct source *s)
@@ -84,7 +84,7 @@ static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 int side_init(struct side *side, struct amqp_queue *queue, const char *name);
 int side_start(struct side *side, void *(*main)(void *), void *arg);
 /* Wait until the thread returns, which it does once queue->stopping is set.
- * Then close the connection; also if there is no thread. */
+ * Then close the connection, even if no thread was started. */
 void side_stop(struct side *side);
 void side_wake(struct side *side);
 /* Close the connection, and log the reason: that of the link, or else `err`. */

@@ -1,10 +1,10 @@
 /* source_amqp.c - a queue on a broker as the origin of messages (see source.h)
  *
  * Two threads, each with a connection of its own: the inbox consumes and
- * acknowledges, the outbox publishes what follows from verdicts. A message
- * stays unacknowledged until that is confirmed. worker/engine.c opens, stops
- * and closes the source through broker_engine.h, and calls the other functions
- * through the table amqp_ops, on the threads that source.h names.
+ * acknowledges, the outbox publishes copies that follow from verdicts. A
+ * message stays unacknowledged until its copy is confirmed. worker/engine.c
+ * opens, stops and closes the source through broker_engine.h. The table
+ * amqp_ops has the other functions, on the threads that source.h names.
  */
 #include "worker/source/amqp/inbox.h"
 #include "worker/source/amqp/outbox.h"
@@ -100,8 +100,8 @@ static void source_amqp_tuned(struct source *s)
     side_wake(&amqp_queue_of(s)->inbox);
 }
 
-/* Set how many messages may be lent. With partitions the number is fixed, as it
- * must be the same for all workers. */
+/* Set how many messages may be lent. With partitions the number is fixed,
+ * because it must be the same for all workers. */
 static int source_amqp_resize(struct source *s, unsigned n, struct problem *p)
 {
     struct amqp_queue *q = amqp_queue_of(s);
