@@ -60,9 +60,9 @@ static inline struct group *group_find_locked(const struct groups *g,
     return group && group->state != GROUP_IDLE ? group : NULL;
 }
 
-/* A lease takes the next item of its group out of its place (`ahead`). If no
- * message of the group is parked, groups_lease does that, and groups_peek and
- * groups_take need no lock. Otherwise groups_peek does it. */
+/* While a group is leased, its next item is out of its place, in `ahead`. If no
+ * message of the group is parked, groups_lease moves it there, and groups_peek
+ * and groups_take need no lock. Otherwise groups_peek moves it. */
 
 /* The value of `used` in a group that was leased out of its turn. Its quantum
  * is used up, so it goes to the end of the run queue when the lease ends. */

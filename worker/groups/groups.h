@@ -25,7 +25,7 @@
 struct attention; /* attention.h */
 struct groups;    /* opaque; body in groups.c */
 struct message;   /* message.h */
-struct group;     /* a lease, or NULL */
+struct group;     /* a group; callers have a pointer to it as their lease */
 
 /* A message that waits in its group. */
 struct group_item {
