@@ -119,8 +119,8 @@ static void closing_check_locked(struct flow *f, const char *key, size_t size,
 
 /* Return true, and mark `d` unfit, if a close of its group refuses it. A
  * replayed letter is never refused, because its group may be waiting for it.
- * The close is checked here as well, because a group whose last message was
- * cancelled is removed without a lease. */
+ * Here the close may end as well, because a group whose last message was
+ * cancelled is removed without the end of a lease. */
 static bool close_refuses(struct flow *f, struct delivery *d)
 {
     struct dispatch *o = f->dispatch;

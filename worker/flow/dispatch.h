@@ -63,8 +63,8 @@ int dispatch_add(struct flow *f, struct delivery *d);
  * the message, mark it unfit and return TAKEN as well. */
 int dispatch_enter(struct flow *f, struct delivery *d);
 /* Handle a due message. Returns TAKEN if it is the head of its group, which is
- * leased now, or if it is cancelled and has to be settled; -EINPROGRESS if its
- * group is not blocked by it yet: call again soon; PUT_BACK if the lookahead is
+ * leased now, or if it is cancelled and has to be settled; -EINPROGRESS if it
+ * cannot enter its group yet: call again soon; PUT_BACK if the lookahead is
  * used up; else like dispatch_enter. */
 int dispatch_due(struct flow *f, struct delivery *d);
 /* Lease a group and read its next message into `d`. Returns -EAGAIN if no group

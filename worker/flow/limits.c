@@ -171,7 +171,7 @@ static uint64_t run_margin(struct flow *f)
 
     items_stats(&f->items, &s);
     if (s.ended > 0) {
-        mean = s.took_ns / s.ended; /* too large if a handler just ended */
+        mean = s.took_ns / s.ended; /* took_ns may have one handler more */
         mean = mean < s.longest_ns ? mean : s.longest_ns;
     }
     return settings_margin(f->set, mean);

@@ -49,10 +49,10 @@ struct work_item {
     /* For a handler that has coprocesses. */
     struct coprocess *coprocess;     /* h  NULL: none now */
     struct open *window, *free_open; /* receive.c */
-    unsigned open;
-    bool took;                    /* this batch has taken a message */
-    bool wants;                   /* h  on the list items.wanting */
-    LIST_ENTRY(work_item) wanted; /* h */
+    unsigned open;                   /* deliveries that the coprocess has */
+    bool took;                       /* this batch has taken a message */
+    bool wants;                      /* h  on the list items.wanting */
+    LIST_ENTRY(work_item) wanted;    /* h */
 };
 
 enum why { LEFT_EMPTY, LEFT_TIME, LEFT_OVER_CAP, LEFT_CONTENDED };

@@ -305,8 +305,9 @@ struct keep {
  * or -errno. A second copy of a letter that was not recognized before is
  * settled here. Messages of a group are parked, which keeps their order and
  * makes the group's later messages wait. A replayed letter goes before these,
- * so it becomes due. A worker that forwards leaves not-before to the broker;
- * here the message waits for it, because the next worker may run a command. */
+ * so it becomes due. A message with a not-before waits for that in the store,
+ * even if this worker forwards and leaves it to the broker, because the next
+ * worker may run a command. */
 static int message_place(void *arg, struct message *m, bool half,
                          struct settle *out)
 {

@@ -1,5 +1,5 @@
-/* take.h - how the next message is taken: the list of ready ones, and how long
- * an empty queue is tried
+/* take.h - how the next message is taken: the list of ready messages, and how
+ * long an empty queue is tried
  *
  * WHAT   The ready list: messages that are lent and wait for a thread, because
  *        they were recovered, or given back because their handler could not be
