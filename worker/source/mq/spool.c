@@ -75,7 +75,7 @@ struct spool {
     struct ends *ends;         /* c */
     uint64_t doubt;            /* c  messages up to this seq may have run */
     int wake;                  /* c  eventfd that wakes the thread */
-    pthread_mutex_t write_mtx; /* held by the writer, which drops peeked ends */
+    pthread_mutex_t write_mtx; /* held from ends_peek to ends_drop */
     pthread_mutex_t mtx;
     pthread_mutex_t steer_mtx; /* held by a cancel, from seize to release */
     pthread_t thread;          /* c  valid if started */
