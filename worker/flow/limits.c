@@ -144,9 +144,9 @@ void backlog_look(struct flow *f)
                      F_UINT("max_waiting", most),
                      F_STR("next",
                            "nothing more is taken from the queue, not even a "
-                           "replay, until some of these are done or dead; "
-                           "find out why they fail, or raise max-waiting with "
-                           "mqctl set"));
+                           "replay, until some waiting messages are done or "
+                           "dead; find out why they fail, or raise "
+                           "max-waiting with mqctl set"));
         gate_hold(&f->gate, HOLD_WAITING);
     }
     if (atomic_load(&f->backlog_full) &&

@@ -74,17 +74,17 @@ static int leftovers_kill(const struct found *found, struct problem *p)
         return problem_set(p, EX_OSERR, ENOENT,
                            "cannot look for handlers left over from a killed "
                            "worker of %s, which had %zu message%s running: "
-                           "/proc: %s; nothing was lost, mount it (mount -t "
-                           "proc proc /proc) and start again",
+                           "/proc: %s; nothing was lost, mount /proc (mount "
+                           "-t proc proc /proc) and start again",
                            f->set->queue, found->run_count,
                            found->run_count == 1 ? "" : "s", blind);
     if (blind && !f->ops->within)
         log_warn("proc_not_seen", F_STR("queue", f->set->queue),
                  F_STR("why", blind),
-                 F_STR("next", "mount it (mount -t proc proc /proc): without "
-                               "it what a handler leaves outside of its "
-                               "process group is not found, and a start after "
-                               "a kill is refused"));
+                 F_STR("next", "mount /proc (mount -t proc proc /proc). "
+                               "Without it, processes that a handler leaves "
+                               "outside of its process group are not found, "
+                               "and a start after a kill is refused"));
     killed =
         stale_handlers_kill(f->source->nonce, found->runs, found->run_count);
     if (killed < 0)

@@ -136,7 +136,7 @@ __attribute__((noinline)) static int sort_any(struct work_item *item,
                      F_STR("next", "with --partitions all attempts have to end "
                                    "in 20m, so no message gets more than "
                                    "--timeout; to allow more, set "
-                                   "--max-timeout, which then counts"));
+                                   "--max-timeout, which is then the limit"));
     }
     err = known_look(f, d);
     if (!err && (d->repeat || d->duplicate || !d->group.at ||
