@@ -19,7 +19,7 @@ Test(spool_left, senders_are_named_only_where_there_was_room_and_time)
     told((struct spool_last){.got = 0, .slot_free = true},
          "senders keep sending", "stop the senders");
     told((struct spool_last){.got = 7, .slot_free = true},
-         "they are too many for 5s", "stop the senders");
+         "not all could be moved within 5s", "stop the senders");
     told((struct spool_last){.got = 0}, "no slot is free",
          "start and stop a worker, which finds free slots");
     told((struct spool_last){.got = 7}, "no slot is free",

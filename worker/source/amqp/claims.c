@@ -460,20 +460,20 @@ static void group_set(struct amqp_message *m, struct amqp_queue *queue,
             "it names a group, and a queue without partitions keeps no "
             "order";
     else if (!e->good_group)
-        m->refused = "what it names in mqw-group cannot be a group";
+        m->refused = "the value of its mqw-group cannot be a group";
     else if (e->group_crc % parts != m->part)
         m->refused = "it is not in the partition of its group";
     if (m->refused && !atomic_exchange(&queue->group_logged, true))
         log_error("group_refused", F_STR("queue", queue->operand->shown),
                   F_STR("error", m->refused),
                   F_STR("next",
-                        parts ? "such messages are dead letters: the routing "
-                                "key is CRC-32 of mqw-group modulo the number "
-                                "of partitions"
-                              : "such messages are dead letters, as several "
-                                "workers would run them in any order; leave "
-                                "out mqw-group, or give --partitions to its "
-                                "workers and senders"));
+                        parts ? "such messages become dead letters: the "
+                                "routing key must be CRC-32 of mqw-group "
+                                "modulo the number of partitions"
+                              : "such messages become dead letters, because "
+                                "several workers would run them in any order; "
+                                "leave out mqw-group, or give --partitions to "
+                                "the queue's workers and senders"));
 }
 
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part)

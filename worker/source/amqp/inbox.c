@@ -251,8 +251,8 @@ static int hand_give_back(struct inbox *in)
         return err;
     log_info("given_back", F_STR("queue", in->queue->operand->shown),
              F_UINT("count", n),
-             F_STR("next", "this worker takes no messages at the moment, so "
-                           "others can have these, marked as redelivered"));
+             F_STR("next", "this worker takes no messages at the moment; other "
+                           "workers get these, marked as redelivered"));
     err = acks_send(in, tags, n, true);
     free(tags);
     return err;

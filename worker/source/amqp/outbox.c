@@ -192,8 +192,9 @@ static void job_returned(void *arg, amqp_bytes_t properties)
                       F_STR("next",
                             o->queue->topology.no_create
                                 ? "one of the queues was deleted; declare it "
-                                  "again, as with --no-create the worker does "
-                                  "not; it then publishes the message again"
+                                  "again, because with --no-create the worker "
+                                  "does not. The worker then publishes the "
+                                  "message again"
                                 : "one of the queues was deleted; the worker "
                                   "creates it again and publishes the message "
                                   "again"));

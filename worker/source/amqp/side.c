@@ -92,9 +92,9 @@ void side_lost(struct side *side, int err)
         F_STR("next",
               too_slow ? "a message was not acknowledged within "
                          "consumer_timeout, so the broker gives all messages "
-                         "of this worker to others; use shorter waits and "
-                         "handlers or more -c, or raise consumer_timeout on "
-                         "each node"
+                         "of this worker to others; shorten waits and "
+                         "handlers, raise --max-concurrency, or raise "
+                         "consumer_timeout on each node"
                        : "the worker connects to the next host by itself; "
                          "running handlers are not affected"));
     side->host = side->link->host + 1;

@@ -192,8 +192,10 @@ static void source_amqp_stop(struct source *source, uint64_t limit_ns)
     if (left > 0)
         log_warn("unconfirmed", F_STR("queue", q->operand->shown),
                  F_UINT("count", left),
-                 F_STR("next", "these verdicts are not confirmed: the broker "
-                               "redelivers their messages, marked as such"));
+                 F_STR("next",
+                       "the broker has not confirmed these verdicts: it "
+                       "delivers their messages again, marked as "
+                       "redelivered"));
     atomic_store(&q->stopping, true);
     side_stop(&q->outbox);
     side_stop(&q->inbox);

@@ -132,8 +132,8 @@ static void gone_report(void *arg)
     if (atomic_exchange(&q->name_gone, true))
         return;
     log_warn("queue_deleted", F_STR("queue", q->set->queue),
-             F_STR("next", "what is left in it is taken, then the name is "
-                           "opened again"));
+             F_STR("next", "the worker takes the messages that are left in "
+                           "it, then opens the name again"));
     q->events.changed(q->events.flow);
 }
 
@@ -182,8 +182,8 @@ static int large_refuse(struct source_mq *q, size_t size)
         log_error("queue_messages_larger", F_STR("queue", q->set->queue),
                   F_UINT("message_size", size),
                   F_UINT("room", custody_body_bytes(q->custody)),
-                  F_STR("next", "start the worker again: its custody has "
-                                "room for smaller messages only"));
+                  F_STR("next", "start the worker again, which makes room in "
+                                "custody for messages of this size"));
     q->logged_large = true;
     q->events.ended(q->events.gate, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;

@@ -1113,9 +1113,9 @@ int spool_recovered(struct spool *sp, struct problem *p)
         if (sp->q->lents[i].spooled)
             return problem_set(
                 p, EX_CANTCREAT, EIO,
-                "store of %s cannot be written, and a message on which its "
-                "handler died must go there; nothing was lost, free some space "
-                "and start again",
+                "store of %s cannot be written: a message under which the "
+                "worker crashed must be saved there first; nothing was lost, "
+                "free some space and start again",
                 sp->q->set->queue);
     atomic_store(&sp->left, store_waits(sp->q->store).spooled);
     return 0;
@@ -1138,7 +1138,8 @@ const char *spool_left_why(const struct spool_last *last, const char **next)
                 "adds some";
         return "no slot is free";
     }
-    return last->got > 0 ? "they are too many for 5s" : "senders keep sending";
+    return last->got > 0 ? "not all could be moved within 5s"
+                         : "senders keep sending";
 }
 
 /* Crash: each received message is in a slot or on the disk. */
