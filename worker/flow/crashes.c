@@ -61,7 +61,7 @@ static void wait_note(struct flow *f, struct message *m)
 
 /* The suspect is marked at the gate before the running items are counted, and a
  * work item that has counted itself in looks for that mark before it takes a
- * message. So if both happen at once, at least one thread sees the other. */
+ * message. So if both happen together, at least one thread sees the other. */
 bool crashes_run_alone(struct flow *f, struct message *m, bool beside)
 {
     char id[ULID_TEXT];

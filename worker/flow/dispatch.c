@@ -479,7 +479,7 @@ static bool park_some(struct flow *f)
     return true;
 }
 
-/* Only one thread parks; another one that finds `parking` set returns. So the
+/* Only one thread parks; a thread that finds `parking` set returns. So the
  * thread that parked checks again after it has cleared `parking`, because the
  * lookahead may have been filled since. It does not try again during a delay
  * after a failure, because take_any calls this for each message. */

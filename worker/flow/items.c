@@ -1,4 +1,4 @@
-/* items.c - all work items, and when another one starts (see items.h) */
+/* items.c - all work items, and when another item starts (see items.h) */
 #include "worker/flow/items.h"
 
 #include <errno.h>

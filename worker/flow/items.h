@@ -1,7 +1,7 @@
-/* items.h - all work items, and when another one starts
+/* items.h - all work items, and when another item starts
  *
  * WHAT   A work item is a job of the thread pool: it takes messages and runs
- *        their handlers (receive.h). An item is made when more run at once than
+ *        their handlers (receive.h). An item is made when more items run than
  *        ever before, and is kept until the worker ends. This file has the
  *        lists of all items, of items without work, and of items that would
  *        take one more message; and sums over all items.
@@ -112,8 +112,8 @@ void items_coprocess_set(struct items *it, struct work_item *item,
 /* Start a work item, or enter peek mode. Called after each change of a reason
  * not to take messages, and by a work item that has counted itself out. */
 void schedule_wake(struct flow *f);
-/* Start one more work item, or let one that keeps several deliveries open take
- * one more; false if there is no room. */
+/* Start one more work item, or let an item with open deliveries take one more
+ * message. Returns false if there is no room. */
 bool schedule_start(struct flow *f);
 
 /* Return why nothing is taken from the queue. Called by the loop. */

@@ -161,9 +161,9 @@ void backlog_look(struct flow *f)
 
 #define UNREAD_MOST 5 /* failed reads of the store, a second apart */
 
-/* Return how long the next handler may take: by the mean of those that ended,
- * or by the estimate while there is none. A run that has an end takes no
- * message by the fast path (ATTEND_LIMIT), so no duration is missing. */
+/* Return how long the next handler may take: by the mean of the handlers that
+ * ended, or by the estimate before the first has ended. A run with an end takes
+ * no message by the fast path (ATTEND_LIMIT), so no duration is missing. */
 static uint64_t run_margin(struct flow *f)
 {
     uint64_t mean = f->set->estimated_duration_ns;

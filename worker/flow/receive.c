@@ -15,8 +15,8 @@
  * numbers keeps items from starting and leaving over and over. */
 #define PAYS_NS 6000
 
-/* Longest time until a work item notices that the wall clock was set. The times
- * that it records in between are those of the old setting. */
+/* Longest time until a work item notices that the wall clock was set. Until
+ * then it records times of the old setting. */
 #define WALL_NS (100 * NS_PER_MS)
 
 void item_read_wall(struct work_item *item)

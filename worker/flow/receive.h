@@ -41,7 +41,7 @@ struct work_item {
     size_t later_count;
     uint64_t now_ns;   /* the clock when it was read last, monotonic */
     uint64_t wall_ns;  /* the wall clock minus the monotonic one */
-    uint64_t wall_old; /* when wall_ns is to be read again, monotonic */
+    uint64_t wall_old; /* when wall_ns must be read again, monotonic */
     struct spin spin;
     struct delivery *d; /* the next message is read into this */
     struct delivery own;

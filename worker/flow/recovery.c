@@ -219,8 +219,8 @@ static int left_revive_all(struct found *found, struct problem *p)
 
 /* Make room for one more lent message, because a message that waits in its
  * group must be lent before it can run. Recovered messages may have taken all
- * the room. If there can be no more room now, the start is refused only if none
- * would come later either: no message on the ready list will run, no verdict
+ * the room. If no room can be made now, the start is refused only if no room
+ * would become free later: no message on the ready list will run, no verdict
  * will be written, and no group will be parked. */
 static int room_make(struct flow *f, struct problem *p)
 {
@@ -386,10 +386,10 @@ int keep_all(struct flow *f, bool again)
     return err;
 }
 
-/* Wait for each thread that may still settle a message, because this process
- * must not write such a message twice. Wait at most kill_after_ns, the time
- * that a handler gets after SIGTERM. Such threads are: work items, except those
- * in a seized handler, whose answer is ignored; the chore that writes refused
+/* Wait for each thread that may still settle a message, because keep_all must
+ * not store that message as well. Wait at most kill_after_ns, the time that a
+ * handler gets after SIGTERM. Such threads are: work items, except items in a
+ * seized handler, whose answer is ignored; the chore that writes refused
  * verdicts again; and jobs that change a message (settle_cancel).
  * Crash anywhere: the slot of a seized message is HELD, and the message runs
  * again from there. */

@@ -59,7 +59,7 @@ bool spin_on(struct spin *s, uint64_t now_ns)
             s->left--;
         return false;
     }
-    /* Let the sender go on without contention for the queue. */
+    /* Let the sender send without contention for the queue. */
     for (int i = 0; i < PAUSES; i++)
         cpu_pause();
     return true;

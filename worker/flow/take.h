@@ -59,7 +59,7 @@ struct spin {
     uint64_t since_ns; /* time of the first try */
 };
 
-/* Return true if a queue that was just found empty is to be tried again. */
+/* Return true if a queue that was just found empty should be tried again. */
 static inline bool spin_begin(struct spin *s)
 {
     return s->tries > 0 || s->left > 0 || ++s->skipped % SPIN_SKIP == 0;
