@@ -204,8 +204,8 @@ static void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
-/* Update the count of items that can be parked, after a blocked group that had
- * `was` such items has changed. Groups with such items stay in front. */
+/* Update the count of items to park, after a blocked group has changed that had
+ * `was` of them before. Groups with items to park stay in front. */
 static void count_parkable_locked(struct groups *g, struct group *group,
                                   size_t was)
 {
