@@ -25,11 +25,11 @@ struct delivery {
     struct message *message;
     struct group *lease; /* of its group; NULL: no group, or no lease yet */
     /* The work item's block, where the end is counted; NULL: none. Set once by
-     * the maker of the delivery, as `timeout_most`. */
+     * the maker of the delivery, and so is `timeout_most`. */
     struct counters_block *count;
     unsigned place; /* number of the work item, which no other item has */
-    /* The longest time limit that the message may have by its header, as its
-     * source says; NULL: there is no bound. */
+    /* The source's bound on the time limit that a header asks for; NULL: there
+     * is no bound. */
     const _Atomic uint64_t *timeout_most;
     uint64_t started_ns; /* wall; just before a handler gets the message */
     uint64_t begun_ns;   /* monotonic: the same, or a few us before */
