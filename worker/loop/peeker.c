@@ -1,4 +1,4 @@
-/* peeker.c - the one waiting thread (see peeker.h)
+/* peeker.c - peek mode: one thread waits for the queue (see peeker.h)
  *
  * A busy worker whose handlers take microseconds runs one work item and leaves
  * peek mode off: peeking at each message would cost a thread switch for each.
