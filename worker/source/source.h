@@ -102,7 +102,7 @@ enum source_link {
     LINK_REPEAT,
 };
 
-/* A stored message that died without a handler: it is never lent again. */
+/* A stored message that died without a run: it is never lent again. */
 struct source_death {
     struct ulid id;
     uint64_t seq;

@@ -28,7 +28,7 @@
 #define SETTLED 65536
 #define CHAINS  65536
 #define CRASHES 256
-#define OWNER   40 /* bits of a message's number below that of its owner */
+#define OWNER   40 /* low bits of a message's number; above: its owner's */
 
 enum run_state { RUN_FREE, RUN_RUNNING };
 
@@ -160,8 +160,8 @@ void run_file_close(struct run_file **file)
 
 /* ---- a handler ---- */
 
-/* Crash before the last store, that of the state: the next owner finds no run,
- * and none has begun. */
+/* Crash before the last store, which sets the state: the next owner finds no
+ * run, and no run has begun. */
 void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
                   uint64_t seq)
 {

@@ -232,8 +232,8 @@ struct kept {
     char group[HEADER_VALUE_MAX + 1]; /* of its row */
 };
 
-/* Make the row that is to be written of a message. Returns YES, NO if the store
- * has the same row already or an operator discarded it, or -errno. */
+/* Make the row to write for a message. Returns YES; NO if the store has the
+ * same row already or an operator discarded it; or -errno. */
 static int kept_row(const struct source_mq *q, struct kept *x,
                     struct store_row *m)
 {
@@ -247,8 +247,8 @@ static int kept_row(const struct source_mq *q, struct kept *x,
         return err == -ENOENT ? NO : err;
     if (slot->row && m->receive_seq == slot->seq) {
         /* The row waited or was parked. A delayed message that has entered its
-         * group keeps its place there, except one that was to be forwarded
-         * before its time. */
+         * group keeps its place there, except a message that this worker would
+         * have forwarded before its time. */
         struct store_row was = *m;
 
         if (m->state >= STORE_DEAD || m->attempts != slot->failures)

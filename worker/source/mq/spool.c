@@ -6,9 +6,9 @@
  * with the queue, one message is received: the kernel keeps the order, so that
  * message comes before all others in the queue.
  *
- * One commit inserts the rows of waiting messages and deletes those of finished
- * ones; a delayed message becomes a row that waits for its time. The slots
- * become FREE before any later commit (`durable` of store_spool_change).
+ * One commit inserts the rows of waiting messages and deletes the rows of
+ * finished ones; a delayed message becomes a row that waits for its time. The
+ * slots become FREE before any later commit (`durable` of store_spool_change).
  * Otherwise a crash could leave a slot in use whose row was written and deleted
  * again, and its message would run twice.
  * Crash before the commit: the slots are HELD, and the file of ends has the
