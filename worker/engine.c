@@ -31,7 +31,7 @@
 #include "worker/source/mq/spool.h"
 #include "worker/source/source.h"
 
-/* Longest wait for the confirms of a broker when the worker ends. */
+/* Longest wait for the confirms of a broker when the worker stops. */
 #define CONFIRM_NS (10 * NS_PER_S)
 
 /* ---- the source ---- */
@@ -92,7 +92,7 @@ static int source_open(struct engine *e, struct problem *p)
 
 /* ---- events of other parts ---- */
 
-/* Handle a change of the gate: of its holds, or of its cap. */
+/* Handle a change of the gate's holds or cap. Any thread; no lock is held. */
 static void on_gate(void *arg, enum gate_event event)
 {
     struct engine *e = arg;
@@ -106,7 +106,7 @@ static void on_gate(void *arg, enum gate_event event)
         items_wake_all(&e->flow.items, e->flow.ops->coprocesses->wake);
 }
 
-/* Return the descriptor that the peeker waits for. */
+/* Return the descriptor on which the peeker waits for messages. */
 static int queue_poll_fd(const struct flow *f)
 {
     return f->source->poll_fd;
@@ -146,10 +146,11 @@ static void engine_keep(struct engine *e)
         file_watch_last(e->file_watch);
 }
 
-/* Exit without closing the engine, because the handlers are threads that do not
- * return. Custody stays mapped, because they read messages there. The kernel
- * drops the lock of the state directory when the process has exited, so no
- * other worker starts before that. */
+/* Exit, or start again, without closing the engine, because the handlers are
+ * threads that do not return. Called in the loop, where handlers that are
+ * processes would be killed. Custody stays mapped, because the threads read
+ * messages there. The kernel drops the lock of the state directory when the
+ * process has exited, so no other worker starts before that. */
 static void on_exit_with_threads(void *arg)
 {
     struct engine *e = arg;
@@ -179,7 +180,7 @@ static void on_exit_with_threads(void *arg)
     _exit(EX_OK);
 }
 
-/* Handle a change of the wall clock or a resume of the machine. */
+/* Handle a change of the wall clock or a resume of the machine, in the loop. */
 static void on_clock_set(void *arg)
 {
     struct engine *e = arg;
@@ -350,8 +351,8 @@ int engine_open(struct engine **out, struct settings *set,
             p);
     if (!err)
         err = spool_recovered(e->mq.spool_there, p);
-    /* First take due rows: the messages in flight that the last worker kept
-     * when it stopped. It had no more of them than slots. */
+    /* Take due rows first: they include the messages in flight that the last
+     * worker stored when it stopped, which are at most as many as slots. */
     atomic_store(&e->flow.due_first,
                  err || e->broker ? 0 : custody_slots(e->mq.custody));
     if (err) {

@@ -1,9 +1,9 @@
 /* engine.h - the worker: owns the parts, starts and ends them
  *
- * WHAT   Opens what a worker needs, recovers what the last one left, runs until
- *        told to stop, and hands back everything in order.
- * WHO    open, run, close: one thread, which becomes the peeker. main.c,
- *        notify.c and library.c use the struct; the parts never include it.
+ * WHAT   Opens what a worker needs, recovers what the last worker left, runs
+ *        until it is stopped, and closes everything in order.
+ * WHO    open, run, close: main.c and library.c, on one thread, which becomes
+ *        the peeker. notify.c uses the struct, too; the parts never include it.
  * OWNS   Every part.
  * FAILS  open: a problem with the exit status of docs/mqworker.8.
  */
@@ -44,7 +44,7 @@ struct engine {
     struct status status;
     struct cap cap;
     struct pause pause;
-    struct settings started; /* as they were at the start */
+    struct settings started; /* the settings at the start */
     struct orders orders;
     char path[PATH_MAX];     /* of the command or plugin; "": not found */
     struct control *control; /* NULL: could not be opened */
@@ -59,11 +59,11 @@ struct engine {
     void *waiting_arg;
 };
 
-/* The engine keeps `set`, which must outlive it. */
+/* Open a worker and recover what the last one left. `set` must outlive it. */
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p);
-/* Return true if the worker stops in order to start again, because a file was
- * removed and nobody has asked for a stop or a drain since. */
+/* Return true if the worker is stopping in order to start again, because a file
+ * was removed, and nobody has ordered a stop or a drain. */
 bool engine_restarts(const struct engine *e);
 /* Run until stopped; return the exit status. -ESTALE: a file of the worker was
  * removed, and it has to be opened again. */

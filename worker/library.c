@@ -38,15 +38,16 @@ struct mqw_worker {
     struct settings set;       /* c */
     struct inproc what;        /* c */
     struct engine *engine;     /* c */
-    struct loop_source orders; /* c  wakes the peeker for what follows */
+    struct loop_source orders; /* c  wakes the peeker for the next three */
     atomic_uint stops;         /* a  calls of mqw_stop not carried out yet */
     atomic_int pause;          /* a  the last of pause and resume */
     atomic_uint cap;           /* a  the last concurrency; 0: none */
     void (*log)(enum mqw_log_level, const char *, size_t, void *); /* c */
     int log_level, log_format;                                     /* c */
     LIST_ENTRY(mqw_worker) logs; /* under logs_mtx */
-    sigset_t mask;               /* c  of the opening thread, before */
-    struct sigaction pipe, size; /* c  SIGPIPE, SIGXFSZ before */
+    /* c  before mqw_open: signal mask of its thread; SIGPIPE, SIGXFSZ */
+    sigset_t mask;
+    struct sigaction pipe, size;
 };
 
 /* ---- orders ---- */
@@ -61,7 +62,7 @@ static void orders_ready(struct loop_source *source)
     uint64_t ignored;
     unsigned cap, stops;
 
-    /* Read first, so that an order that comes now wakes the loop again. */
+    /* Read first, so that an order given from here on wakes the loop again. */
     (void)!read(source->fd, &ignored, sizeof ignored);
     pause = atomic_exchange(&w->pause, ORDER_NONE);
     if (pause == ORDER_PAUSE)
@@ -169,7 +170,7 @@ int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
 
 /* ---- options ---- */
 
-/* Bytes of the struct's first version: no program has fewer. */
+/* Bytes of the first version of mqw_options: no program has fewer. */
 #define LEAST_BYTES                               \
     (offsetof(struct mqw_options, problem_size) + \
      sizeof(((struct mqw_options *)0)->problem_size))
@@ -243,8 +244,8 @@ static int option_field_read(struct settings *set, const struct option_row *row,
     if (row_is_number(row)) {
         uint64_t value = *(const uint64_t *)from;
 
-        /* A default counts as not given, and needs no check: it may mean
-         * "none", which the flag cannot say. */
+        /* A field with its default counts as not given. It is not checked,
+         * because the default may be "none", which the flag does not take. */
         if (value != *(uint64_t *)into) {
             err = settings_check_number(row, value, p);
             if (row->seen)
@@ -276,7 +277,7 @@ static int options_read(struct settings *set, const struct mqw_options *o,
     settings_init(set);
     if (!o->queue)
         return problem_set(p, EX_USAGE, EINVAL, "no queue: set options.queue");
-    /* The fields whose values differ from those of their flags. */
+    /* These fields have other types or values than their flags. */
     set->take_signals = o->take_signals != 0;
     set->allow_disk_custody = o->allow_disk_custody != 0;
     set->exit_when_idle = o->exit_when_idle != MQW_NEVER;
@@ -339,10 +340,10 @@ static void log_choose_locked(void)
     log_divert(w && w->log ? hand_line : NULL, w);
 }
 
-/* The worker that takes the process's signals. The kernel gives a signal to one
- * of the descriptors that wait for it. So of two such workers, a signal would
- * stop just one, and the first to be closed would take the signals from the
- * other. */
+/* The worker that takes the process's signals. There is one at most: the kernel
+ * gives a signal to one of the descriptors that wait for it, so a signal would
+ * stop only one of two workers, and the first to be closed would restore the
+ * signal mask that the other still needs. */
 static pthread_mutex_t signals_mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct mqw_worker *signals_owner; /* NULL: the program */
 
@@ -366,7 +367,7 @@ void mqw_close(struct mqw_worker **worker)
     pthread_mutex_unlock(&signals_mtx);
     pthread_mutex_lock(&logs_mtx);
     LIST_REMOVE(w, logs);
-    log_choose_locked(); /* of the worker before this one, or stderr */
+    log_choose_locked(); /* back to an earlier worker's log, or to stderr */
     pthread_mutex_unlock(&logs_mtx);
     options_free(&w->set);
     free(w);

@@ -31,10 +31,10 @@ struct program {
     int queue;             /* a descriptor to hand over; -1: none */
 };
 
-/* Keep what the next start cannot get by itself: variables that the handler has
- * removed from the environment, and the descriptor of a queue that the service
- * manager handed over, because perhaps only the manager may open that queue. A
- * queue whose name was removed is not kept. */
+/* Keep what the next start cannot get by itself: put back the variables that
+ * the handler has removed from the environment, and keep a queue that the
+ * service manager has passed in, because perhaps only the manager may open that
+ * queue. A queue whose name was removed is not kept. */
 static void start_keep(struct program *g)
 {
     const struct handler_ops *ops = g->engine->flow.ops;
@@ -46,11 +46,11 @@ static void start_keep(struct program *g)
         g->queue = fcntl(queue_fd(queue), F_DUPFD_CLOEXEC, 0);
 }
 
-/* Execute this very program in this process, with the arguments of its start,
- * after a file was removed. Everything in flight is in the store, or in custody
- * as after a kill. Signals stay blocked: one that came since the end of the
- * loop is seen by the next start. The locks end with their descriptors, and
- * are taken again like at any start. */
+/* Execute this program again, with its first arguments, after a file was
+ * removed. Called by main, or by the engine if handlers are threads that do not
+ * return. Everything in flight is in the store, or in custody as after a kill.
+ * Signals stay blocked, so one that came after the loop ended is pending for
+ * the next start. execv closes the descriptors and so drops the locks. */
 static void program_restart(void *arg)
 {
     struct program *g = arg;
@@ -83,7 +83,7 @@ static bool arguments_keep(struct program *g, int argc, char **argv,
     }
     memcpy(g->argv, argv, (size_t)argc * sizeof *argv);
     g->argv[0] = argv[0] = name;
-    /* The kernel calls a program "exe" that was executed by way of /proc. */
+    /* After execv of /proc/self/exe, the process is called "exe". */
     prctl(PR_SET_NAME, program_invocation_short_name);
     return true;
 }
@@ -97,9 +97,9 @@ int main(int argc, char **argv, char **envp)
     struct problem p;
     int status, fd;
 
-    /* Let SQLite, which was not used before, allocate the pages of its cache
-     * one by one. A fixed threshold for mmap(2) in malloc(3) would save 84 kB
-     * more, but then each large body of a broker would be a new mapping. */
+    /* Let SQLite allocate the pages of its cache one by one: this must precede
+     * its first use. A fixed threshold for mmap(2) in malloc(3) would save 84
+     * kB more, but then each large body of a broker would be a new mapping. */
     (void)sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
     if (!arguments_keep(&g, argc, argv, envp))
         return complain_memory();
@@ -150,7 +150,7 @@ int main(int argc, char **argv, char **envp)
     g.engine->restart_arg = &g;
     notify_begin(&g.notify, g.engine);
 #ifdef __GLIBC__
-    malloc_trim(0); /* what only the start needed */
+    malloc_trim(0); /* give back the memory that only the start needed */
 #endif
     status = engine_run(g.engine);
     if (status == -ESTALE)

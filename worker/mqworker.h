@@ -1,4 +1,4 @@
-/* mqworker.h - consume a POSIX message queue and lose none of its messages
+/* mqworker.h - consume a POSIX message queue without losing a message
  *
  * The public header of libmqworker and of plugins for mqworker --plugin. It
  * stands alone: C99 and later, C++. docs/library.md explains, mqworker(3) is
@@ -41,9 +41,10 @@ extern "C" {
 /* What becomes of a message. */
 enum mqw_verdict {
     MQW_DONE,    /* finished: the message is gone */
-    MQW_RETRY,   /* failed: again after the backoff, dead after the last try */
-    MQW_DEAD,    /* cannot succeed: to the dead letters at once */
-    MQW_DISCARD, /* not wanted: gone, and counted as discarded */
+    MQW_RETRY,   /* failed: runs again after the backoff; dead if that was the
+                    last attempt */
+    MQW_DEAD,    /* cannot succeed: becomes a dead letter without a retry */
+    MQW_DISCARD, /* not wanted: the message is gone, counted as discarded */
 };
 
 /* ---- a message ---- */
@@ -81,7 +82,7 @@ MQW_PUBLIC int mqw_cancelled(const struct mqw_message *message);
 
 /* ---- a handler ---- */
 
-struct mqw_context; /* of one delivery; the handler's, until it returns */
+struct mqw_context; /* one delivery; valid until the handler returns */
 struct mqw_worker;
 
 /* Returns an mqw_verdict; anything else counts as MQW_RETRY. It must return: it
@@ -89,25 +90,26 @@ struct mqw_worker;
 typedef int mqw_handler(const struct mqw_message *message,
                         struct mqw_context *context);
 
-/* Return the `user` of mqw_open or mqw_run, or what mqw_init has set. */
+/* Return the `user` of mqw_open or mqw_run; in a plugin, of mqw_init. */
 MQW_PUBLIC void *mqw_user(const struct mqw_context *context);
 /* Return the worker that called the handler; NULL in a plugin, whose worker is
  * controlled by mqctl(1) and signals. All calls accept NULL: they do nothing,
  * or return -EINVAL. */
 MQW_PUBLIC struct mqw_worker *mqw_worker_of(const struct mqw_context *context);
-/* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff, but no
- * longer than max_delay, nor beyond April 2262. */
+/* Before returning MQW_RETRY: set the wait (ns, 0 and up) until the next
+ * attempt, instead of the backoff. It ends after max_delay or in April 2262 at
+ * the latest. */
 MQW_PUBLIC void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns);
-/* With all verdicts except MQW_DONE: the reason, which is logged and kept as
- * the attempt's error. Copied, cut at 159 bytes. */
+/* Before returning a verdict other than MQW_DONE: set its reason, which is
+ * logged and kept as the attempt's error. Copied, cut at 159 bytes. */
 MQW_PUBLIC void mqw_set_reason(struct mqw_context *context, const char *text);
 
 /* ---- options ---- */
 
 enum mqw_log_level { MQW_LOG_DEBUG, MQW_LOG_INFO, MQW_LOG_WARN, MQW_LOG_ERROR };
 
-/* Each is like the flag of the same name in mqworker(8), with the same default
- * and range. Strings are read by mqw_open and need not outlive it. */
+/* Each field is like the flag of the same name in mqworker(8). Its comment has
+ * the range, then the default. mqw_open copies the strings. */
 struct mqw_options {
     size_t struct_size;            /* set by mqw_options_init */
     const char *queue;             /* "/orders" or "orders"; must be given */
@@ -123,8 +125,8 @@ struct mqw_options {
     uint64_t timeout;              /* ns, 1 ms and up; MQW_NEVER */
     uint64_t kill_after;           /* ns; 5 s */
     uint64_t grace;                /* ns; 30 s */
-    uint64_t run_for;              /* ns; 0: no end; longer than the next two
-                                      multiplied, or nothing would be taken */
+    uint64_t run_for;              /* ns; 0: no end. Must be longer than the
+                                      product of the next two */
     uint64_t estimated_duration;   /* ns; 2 s */
     uint64_t tolerance_factor;     /* 1 to 1000; 5 */
     uint64_t exit_when_idle;       /* ns; MQW_NEVER: do not exit */
@@ -151,27 +153,27 @@ struct mqw_options {
                           signals are left to the program; if the size of its
                           files is limited (RLIMIT_FSIZE), ignore XFSZ */
     /* Called when a verdict is durable. `took_ns`: how long the handler ran, 0
-     * if it did not. The message is readable until the call returns; its group
-     * goes on meanwhile. Not called if a crash comes between the verdict and
-     * the call. NULL: nothing is called. */
+     * if it did not. The message is readable until the call returns; the next
+     * message of its group may already be running. Not called if a crash comes
+     * between the verdict and the call. NULL: nothing is called. */
     void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user);
     /* Called with each line of the log, without its newline, NUL-terminated,
-     * on any thread. The process has one log, with its level and format: of
-     * the open workers, that of the one that was opened last. The call must
-     * not open or close a worker, and a thread that opens or closes one must
-     * hold no lock that the call takes; after mqw_close it is not called.
+     * on any thread. The process has one log: the worker that was opened last
+     * sets its call, level and format until it is closed. The call must not
+     * open or close a worker, and a thread that opens or closes a worker must
+     * hold no lock that the call takes. After mqw_close it is not called.
      * NULL: the log goes to stderr. */
     void (*log)(enum mqw_log_level level, const char *line, size_t size,
                 void *user);
-    int log_level;  /* enum mqw_log_level: the lowest that is logged; INFO */
+    int log_level;  /* the lowest enum mqw_log_level that is logged; INFO */
     int log_format; /* 0: key=value text, 1: JSON; 0 */
     /* If mqw_open fails, it writes the reason and what to do here, in one line.
      * NULL: it writes nothing. */
     char *problem;
     size_t problem_size;
-    /* Added later than those above: for an older program they have their
-     * defaults. */
+    /* The fields from here on were added later. For a program compiled without
+     * them, the library uses their defaults. */
     uint64_t max_delay;   /* ns, MQW_NEVER: any; 400 days */
     uint64_t max_timeout; /* ns, 1 ms and up; MQW_NEVER: any */
     uint64_t max_waiting; /* 1 and up; 1000000 */
@@ -181,10 +183,10 @@ struct mqw_options {
     uint64_t allow_disk_custody; /* 1: run even if there is no tmpfs, although
                                     a kill may then lose a message; 0 */
     const char *rate;    /* as --rate of mqworker(8), like "100/s"; NULL: off */
-    uint64_t spool;      /* messages that may wait on the disk instead of in the
+    uint64_t spool;      /* messages that may wait on disk instead of in the
                          queue; 0: off */
-    uint64_t spool_sync; /* which of them are written: 0: those that wait, 1:
-                            each before it runs; 0 */
+    uint64_t spool_sync; /* 0: write a message to disk only if it has to wait;
+                            1: write each before it runs; 0 */
     uint64_t keep_dead;  /* ns, 1 ms and up, for dead letters; MQW_NEVER */
     uint64_t max_dead;   /* dead letters at most; 0: no bound */
     /* Run by sh -c for each dead letter, as --on-dead. It is a child of the
@@ -198,34 +200,34 @@ MQW_PUBLIC int mqw_options_init(struct mqw_options *options, size_t size);
 
 /* ---- a worker ---- */
 
-/* Open the queue, take custody of what the last worker left. `user` is given to
+/* Open the queue, and take over what the last worker left. `user` is given to
  * the handler and the call-backs. On failure *out is NULL. -EINVAL: an option
  * is wrong; -EEXIST: the queue has a worker; -ENOENT, -EACCES, -EMFILE ... */
 MQW_PUBLIC int mqw_open(struct mqw_worker **out,
                         const struct mqw_options *options, mqw_handler *handler,
                         void *user);
-/* Consume until stopped; once, in the thread that called mqw_open. Returns when
- * the last handler has returned: 0 if all went well, else the exit status
- * (sysexits.h) with which mqworker would have ended; -ESTALE: a file of the
- * worker was removed, and mqw_close keeps what is left, after which the worker
- * can be opened again. NULL: -EINVAL. */
+/* Consume until stopped. Call it once, in the thread that called mqw_open.
+ * Returns when the last handler has returned: 0 if all went well; -ESTALE if a
+ * file of the worker was removed: call mqw_close, which saves the messages in
+ * flight, then open the worker again; -EINVAL for NULL; otherwise the status
+ * (sysexits.h) with which mqworker would have exited. */
 MQW_PUBLIC int mqw_work(struct mqw_worker *worker);
-/* `worker` and *worker may be NULL; sets *worker = NULL. No other call may be
- * under way. */
+/* Close the worker and set *worker to NULL. `worker` and *worker may be NULL.
+ * No other call for this worker may be running. */
 MQW_PUBLIC void mqw_close(struct mqw_worker **worker);
 /* Do all three in one call. Returns the -errno of mqw_open, or the result of
  * mqw_work. */
 MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,
                        void *user);
 
-/* Take no more messages, and let mqw_work return when running handlers have;
- * after the grace mqw_cancelled is 1 for them. A second call skips the grace.
- * Any thread and signal handlers may call it, until mqw_close; NULL: nothing
- * happens. */
+/* Take no more messages, and let mqw_work return when the running handlers have
+ * returned. After the grace, mqw_cancelled returns 1 to them. A second call
+ * skips the grace. Any thread and any signal handler may call mqw_stop, until
+ * mqw_close; NULL: nothing happens. */
 MQW_PUBLIC void mqw_stop(struct mqw_worker *worker);
 /* Take no more messages until mqw_resume; running handlers go on. mqw_resume
- * does not end a pause that an operator made with mqctl, which also outlives
- * the program. Both may be called like mqw_stop. */
+ * does not end the pause of an operator (mqctl pause), which also outlives the
+ * program. Both may be called wherever mqw_stop may. */
 MQW_PUBLIC void mqw_pause(struct mqw_worker *worker);
 MQW_PUBLIC void mqw_resume(struct mqw_worker *worker);
 /* Set how many handlers may run at the same time. -EINVAL outside 1 to 1024. */
@@ -251,10 +253,10 @@ MQW_PUBLIC int
 mqw_group_list(struct mqw_worker *worker, const char *group, size_t group_size,
                int (*visit)(const struct mqw_queued *queued, void *arg),
                void *arg);
-/* Deliver the messages that the group has, refuse those that come meanwhile
- * (dead letters, reason group-closed), then forget the group; a later message
- * starts a new one. Only for a group in memory: one that has all of its
- * messages in the spool is not. -ENOENT: there is no such group; -ENOMEM. */
+/* Deliver the messages that the group has, make dead letters of messages that
+ * come meanwhile (reason group-closed), then forget the group; a later message
+ * starts a new one. -ENOENT: there is no such group in memory, perhaps because
+ * all of its messages are in the spool; -ENOMEM. */
 MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
                                size_t group_size);
 
@@ -263,9 +265,9 @@ MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
 /* Defined by the plugin; works with C++ and hidden visibility as it is. */
 MQW_PUBLIC int mqw_handle(const struct mqw_message *message,
                           struct mqw_context *context);
-/* Optional. Called before the first message; `arg` is --plugin-arg or NULL;
- * mqw_user returns what it leaves in *user. If it does not return 0, the worker
- * does not start. */
+/* Optional. Called before the first message; `arg` is --plugin-arg or NULL. It
+ * may set *user, which mqw_user then returns. If mqw_init does not return 0,
+ * the worker does not start. */
 MQW_PUBLIC int mqw_init(const char *arg, void **user);
 /* Optional. Called after the last message. */
 MQW_PUBLIC void mqw_fini(void *user);
@@ -274,7 +276,7 @@ MQW_PUBLIC void mqw_settled(const struct mqw_message *message,
                             enum mqw_verdict verdict, uint64_t took_ns,
                             void *user);
 
-/* The version that a plugin was compiled for; this header defines it. */
+/* The version that a plugin was compiled for, which the worker checks. */
 #if defined(__GNUC__) && !defined(MQW_NO_PLUGIN)
 extern MQW_PUBLIC __attribute__((weak)) const unsigned mqw_abi;
 const unsigned mqw_abi = MQW_ABI;

@@ -27,14 +27,14 @@
 #include "worker/engine.h"
 
 #define FIRST_FD   3
-#define FEED_PART  2 /* feeds in the time that the watchdog waits */
+#define FEED_PART  2                 /* feeds in each $WATCHDOG_USEC */
 #define FEED_AGAIN (100 * NS_PER_MS) /* after the manager had no room */
-#define STOP_MORE  (10 * NS_PER_S)   /* for verdicts, after the last handler */
-#define SAY_S      1 /* wait for room at the start and the end, seconds */
+#define STOP_MORE  (10 * NS_PER_S)   /* to write verdicts after the handlers */
+#define SAY_S      1 /* longest wait for room in the manager's socket, s */
 
-/* Take a number from the environment; 0: there is none, or it is not for this
- * process. A variable that a shell or another service inherited and passed on
- * has the pid of that process. `pid_optional`: `pid` may be missing. */
+/* Read a number from the environment, and remove it there. 0: there is none, or
+ * it is not for this process: a shell or another service that passed the
+ * variable on has its own pid in `pid`. `pid_optional`: that may be missing. */
 static uint64_t number_take(const char *name, const char *pid,
                             bool pid_optional, int64_t most)
 {
@@ -58,8 +58,8 @@ void notify_init(struct notify *n)
     size_t size = text ? strlen(text) : 0;
 
     *n = (struct notify){.fd = -1};
-    /* Descriptors that were handed over; no handler gets them. If one of them
-     * is not open, nobody handed them over. */
+    /* No handler inherits the descriptors that were passed in. If one of them
+     * is not open, none was passed in. */
     n->inherited =
         (int)number_take("LISTEN_FDS", "LISTEN_PID", false, INT_MAX - FIRST_FD);
     for (int fd = FIRST_FD; fd < FIRST_FD + n->inherited; fd++)
@@ -114,9 +114,9 @@ int notify_queue(const struct notify *n, struct settings *set,
                        set->queue);
 }
 
-/* Send a datagram to the manager; 0, or -errno if it did not get it. It goes to
- * the address and not over a connection, so that a manager that was started
- * again gets the next one. */
+/* Send a datagram to the manager. Returns 0, or -errno if it was not delivered.
+ * The socket is not connected, so that a manager that was started again gets
+ * the next datagram. */
 static int manager_tell(const struct notify *n, const char *text, int flags)
 {
     ssize_t sent;
@@ -128,8 +128,8 @@ static int manager_tell(const struct notify *n, const char *text, int flags)
     return sent < 0 ? -errno : 0;
 }
 
-/* Feed the watchdog. The loop is alive, because it runs this callback. If the
- * manager has no room, try again soon instead of waiting. */
+/* Feed the watchdog. Called by the loop, which is therefore alive. If the
+ * manager's socket is full, try again soon instead of waiting. */
 static void watchdog_feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
@@ -140,7 +140,8 @@ static void watchdog_feed(struct timer *timer)
                                                                  : n->feed_ns);
 }
 
-/* Tell the manager once that the worker stops, and how long that may take. */
+/* Tell the manager once that the worker is stopping, and how long that may
+ * take. */
 static void stopping_say(struct notify *n, int flags)
 {
     const struct settings *set = n->engine->flow.set;
@@ -155,15 +156,15 @@ static void stopping_say(struct notify *n, int flags)
     n->stopping = manager_tell(n, text, flags) != -EAGAIN;
 }
 
-/* Send a new title, whose end may be text that a command printed. The next
- * title replaces it, so it does not wait for room. */
+/* Send a new title, whose end may be text that a command printed. Called in the
+ * loop. If there is no room, the title is dropped: the next one replaces it. */
 static void title_read(struct status_reader *reader, const char *title)
 {
     static const char status[] = "STATUS=";
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
     char text[512];
 
-    /* After STOPPING, the manager would kill a worker that restarts. */
+    /* Not before a restart: after STOPPING the manager kills the worker. */
     if (gate_held(&n->engine->flow.gate, HOLD_STOP) &&
         !engine_restarts(n->engine))
         stopping_say(n, MSG_DONTWAIT);
@@ -173,8 +174,8 @@ static void title_read(struct status_reader *reader, const char *title)
     (void)manager_tell(n, text, MSG_DONTWAIT);
 }
 
-/* Ask the manager for ten more seconds, because the end waits until messages in
- * flight can be written. */
+/* Ask the manager for ten more seconds. Called by engine_close each second,
+ * while it waits until messages in flight can be written. */
 static void more_time_ask(void *arg)
 {
     (void)manager_tell(arg, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000",
@@ -189,7 +190,7 @@ void notify_begin(struct notify *n, struct engine *e)
     n->engine = e;
     n->reader.read = title_read;
     timer_init(&n->watchdog, watchdog_feed);
-    /* There may be an address without a copy of the variable: no memory. */
+    /* Without memory, the variable is not copied, but the address is set. */
     if (!n->to_size && (!n->socket || !n->socket[0]))
         return;
     if (n->to_size) {

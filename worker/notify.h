@@ -1,8 +1,8 @@
 /* notify.h - talks to the service manager that started the program
  *
- * WHAT   sd_notify(3): READY, STATUS (the title), STOPPING, and WATCHDOG out of
- *        the peeker, if $WATCHDOG_USEC asks for it. sd_listen_fds(3): a queue
- *        that was opened for us. Part of the program, not of the library.
+ * WHAT   sd_notify(3): READY, STATUS (the title), STOPPING, and WATCHDOG from
+ *        the peeker, if $WATCHDOG_USEC is set. sd_listen_fds(3): a queue that
+ *        was opened for us. Part of the program, not of the library.
  * WHO    main, in this order: init, queue, begin, end; and pass, before it
  *        executes the program again. Between begin and end, the peeker sends
  *        the title and feeds the watchdog.
@@ -46,15 +46,15 @@ void notify_init(struct notify *n);
 int notify_queue(const struct notify *n, struct settings *set,
                  struct problem *p);
 
-/* Tell the manager that the worker is ready. Before engine_run, which sends the
- * rest; engine_close asks the manager for more time if it needs that. */
+/* Tell the manager that the worker is ready. Called before engine_run, which
+ * sends the titles and feeds the watchdog; engine_close asks the manager for
+ * more time if it needs that. */
 void notify_begin(struct notify *n, struct engine *e);
-/* Tell the manager that the worker stops, unless it `restarts`. After
- * engine_run. */
+/* Tell the manager that the worker is stopping, unless it `restarts`. Called
+ * after engine_run. */
 void notify_end(struct notify *n, bool restarts);
-/* Put into the environment what notify_init took out, with `queue` (-1: none)
- * as the only descriptor that is handed over, for a program that this process
- * is about to execute. */
+/* Before the program is executed again: put back the variables that notify_init
+ * removed, and pass on `queue` (-1: none) as the only descriptor. */
 void notify_pass(const struct notify *n, int queue);
 
 #endif
