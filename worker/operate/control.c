@@ -29,7 +29,7 @@
 #define CLIENTS 16
 #define FULL_NS (100 * NS_PER_MS) /* until accept(2) is tried again */
 
-/* All of it is the loop's. */
+/* Used only in the loop. */
 struct client {
     struct loop_source source; /* fd -1: free */
     struct control *control;
@@ -93,7 +93,8 @@ static void again_soon(void *arg)
     timers_start(k->flow->timers, &k->again_timer, clock_mono_ns());
 }
 
-/* Answer each complete line, and keep the rest. */
+/* Answer each complete line, and keep the rest. Stop at a line whose answer has
+ * to wait for a job. */
 static void lines_answer(struct client *c)
 {
     char *from = c->line, *end, words[sizeof c->line];
@@ -112,7 +113,7 @@ static void lines_answer(struct client *c)
         json_t *out;
 
         *end = '\0';
-        strlcpy(words, from, sizeof words); /* which is cut into words */
+        strlcpy(words, from, sizeof words); /* orders_answer cuts the copy */
         out = orders_answer(k->orders, words, &call);
         c->begun_ns = call.later ? call.begun_ns : 0;
         on = !call.later && answer_send(c, out);
@@ -139,8 +140,8 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* Answer the waiting requests if they can be answered now: the job of one of
- * them has ended, or its client has waited long enough. */
+/* Try to answer the waiting requests: the job of a request has ended, or its
+ * client has waited long enough. */
 static void again_due(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, again_timer);
@@ -174,7 +175,7 @@ static void client_ready(struct loop_source *source)
     listen_on(c);
 }
 
-/* Wait for the next client. Also the callback of door_timer. */
+/* Wait for the next client. Called also when door_timer fires. */
 static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);

@@ -5,11 +5,11 @@
  *        object on one line: docs/formats/control.md.
  * WHO    The engine calls open and close. The peeker answers requests and never
  *        blocks for a client. It drops a client that does not read its answers
- *        or sends too long a line; of too many, the one that has been quiet for
- *        longest.
+ *        or sends too long a line. When a client comes while all places are
+ *        taken, it drops the client that has been quiet for longest.
  * OWNS   The socket and its clients.
- * FAILS  Never: if the socket cannot be made, that is logged, and the worker
- *        runs without it.
+ * FAILS  If the socket cannot be made, that is logged, and the worker runs
+ *        without it.
  */
 #ifndef WORKER_OPERATE_CONTROL_H
 #define WORKER_OPERATE_CONTROL_H
@@ -17,7 +17,7 @@
 struct control; /* opaque */
 struct orders;
 
-/* NULL: the socket cannot be made. */
+/* Open the socket. Returns NULL if it cannot be made. */
 struct control *control_open(struct orders *orders);
 void control_close(struct control **control); /* NULL-safe; sets NULL */
 

@@ -20,9 +20,9 @@
 
 /* ---- the note ---- */
 
-/* Write `note` to the file, or remove the file. If the process is killed before
- * that, the order was not answered yet, and the next worker starts as if the
- * order had not been given. A note that is in the file already is not written
+/* Write `note` to the file, or remove the file; on a pool thread. If the process
+ * is killed before that, the order was not answered yet, and the next worker
+ * starts as if the order had not been given. A note already in the file is not written
  * again: each write is an event in the folder, after which the worker checks
  * its files and calls pause_put_back, which would lead to the next write. */
 static int note_save(struct chore *chore)
@@ -277,7 +277,7 @@ static void handlers_terminate(struct timer *timer)
                  F_STR("next", "terminating their handlers. The messages are "
                                "kept, and no attempt is counted"));
     s->ending = true;
-    if (signal == SIGKILL) /* where handlers are threads, the process ends */
+    if (signal == SIGKILL) /* if handlers are threads, `last` exits below */
         counters_gauge(f->counters, COUNTERS_ENDED_NS, clock_wall_ns());
     if (f->ops->stop)
         f->ops->stop(f->handler, signal);
@@ -301,9 +301,10 @@ void stop_worker(struct stop *s, int signal)
     gate_finish(&f->gate, "signal", 0);
     if (signal == SIGQUIT) {
         s->ending = true;
-        if (!f->ops->within) /* else in the next round, because that ends the
-                              * process, and the client must get its answer
-                              * first */
+        /* Handlers in this process are stopped by the timer, in the next round
+         * of the loop: that exits the process, so the client of the order must
+         * get its answer before. */
+        if (!f->ops->within)
             f->ops->stop(f->handler, SIGKILL);
     }
     if (s->signals == 1 && !s->ending)

@@ -82,19 +82,19 @@ struct stop {
     struct flow *flow;
     struct timer timer;
     struct timer again; /* when it fires, the worker stops to be restarted */
-    int signals;        /* to stop, so far */
-    bool drained;       /* by an operator, so the worker does not restart */
+    int signals;        /* number of orders to stop so far */
+    bool drained;       /* an operator ordered it: do not restart */
     bool ending;        /* SIGTERM or SIGKILL was sent to handlers */
     void (*last)(void *arg);
     void *arg;
 };
 
-/* `last` exits the process in an orderly way. It is called if handlers are
- * threads of this process, which end only with the process, and does not
+/* `last` writes what can be written and exits the process. It is called in
+ * place of SIGKILL if handlers are threads of this process, and does not
  * return. */
 void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
                void *arg);
-/* `signal`: SIGTERM, SIGINT, SIGQUIT; 0: as SIGTERM. */
+/* Stop the worker as by this signal: SIGTERM, SIGINT, SIGQUIT; 0: SIGTERM. */
 void stop_worker(struct stop *s, int signal);
 
 #endif

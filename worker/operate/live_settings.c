@@ -135,7 +135,7 @@ static int number_set(struct orders *o, const struct option_row *row,
     if (!err || err == -EINPROGRESS)
         *set_ns_at(o, row) = clock_wall_ns();
     if (err)
-        return err == -EINPROGRESS ? 0 : err; /* the cap sets it when it can */
+        return err == -EINPROGRESS ? 0 : err; /* slots_grown will set it */
     atomic_store(setting_at(o->live, row), value);
     backlog_look(f);
     gate_changed(&f->gate); /* more may be parked now */
@@ -222,8 +222,8 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
 
 /* ---- the cap ---- */
 
-/* Add the slots. Clear flow->growing last, so that a thread that reads false
- * sees all new slots. */
+/* Add the slots, on a pool thread. Clear flow->growing last, so that a thread
+ * that reads false sees all new slots. */
 static void grow_job(struct pool_job *job)
 {
     struct cap *c = CONTAINER_OF(job, struct cap, job);
@@ -277,9 +277,9 @@ int cap_set(struct cap *c, unsigned cap, struct problem *p)
     pool_resize(f->pool, cap + SPARE_THREADS);
     c->live->concurrency = cap;
     gate_set_cap(&f->gate, cap);
-    f->source->ops->tuned(f->source); /* how much it fetches depends on it */
+    f->source->ops->tuned(f->source); /* the cap limits what it fetches */
     if (f->ops->coprocesses &&
-        cap < old) /* an item that waits for its child keeps a place */
+        cap < old) /* wake the items that wait for a child: some must leave */
         items_wake_all(&f->items, f->ops->coprocesses->wake);
     dirty_state(&f->dirty);
     log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));

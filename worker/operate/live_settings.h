@@ -22,27 +22,27 @@ struct orders;
 
 /* Record that a setting has just been changed by another path. In the loop. */
 void live_settings_stamp(struct orders *o, const char *name);
-/* Check that `text` is a value for the setting, and that there is room for its
- * effect. Returns 0, or -EINVAL or -ENOSPC with a problem; -EINPROGRESS: room
- * is being made, ask again after the cap has called `over`. */
+/* Check that `text` is a value for the setting and, for max-concurrency, that
+ * there are slots for it. Returns 0, or -EINVAL or -ENOSPC with a problem;
+ * -EINPROGRESS: slots are being added, call again after cap.over was called. */
 int live_settings_ready(struct orders *o, const char *name, const char *text,
                         struct problem *p);
 /* Change the setting, and print its old and new value as its flag takes them.
- * In the peeker. */
+ * In the loop. */
 int live_settings_text(struct orders *o, const char *name, const char *text,
                        char old[SETTING_TEXT], char now[SETTING_TEXT],
                        struct problem *p);
-/* Change a setting that is a number; UINT64_MAX stands for "none".
- * max-concurrency: in the peeker. */
+/* Change a setting that is a number; UINT64_MAX stands for "none". Any thread,
+ * but max-concurrency only in the loop. */
 int live_settings_number(struct orders *o, const char *name, uint64_t value,
                          struct problem *p);
 
 /* ---- the cap ---- */
 
-/* Threads beside those of the cap: one each that waits for the queue, writes
- * verdicts again, moves letters, lets groups go on, counts the store, writes
- * the store again, adds slots, looks for an idle worker, steers messages, saves
- * a pause, checks the store, follows the clock, empties the -wal. */
+/* Threads in addition to those of the cap. Each has one task: to wait for the
+ * queue, write verdicts again, move letters, release groups, count the store,
+ * write the store again, add slots, detect an idle worker, steer messages, save
+ * a pause, check the store, follow the clock, empty the -wal. */
 #define SPARE_THREADS 13
 
 /* l = in the loop only   j = the job's while flow->growing
@@ -56,10 +56,10 @@ struct cap {
     struct pool_job job;
     struct timer timer; /* fires when the job is over */
     bool busy;        /* l  the job was submitted, and `timer` has not fired */
-    unsigned growing; /* j  the cap that it makes room for */
+    unsigned growing; /* j  the cap for which it adds slots */
     unsigned failed;  /* l  the last cap without room for its slots; 0: none */
     unsigned later;   /* l  to be set when the job is over; 0: none */
-    struct problem problem; /* j  of `failed` */
+    struct problem problem; /* j  why `failed` has no slots */
 };
 
 void cap_init(struct cap *c, struct flow *f, struct settings *live);

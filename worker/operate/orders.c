@@ -41,7 +41,7 @@ struct request;
 struct verb {
     const char *name;
     json_t *(*answer)(struct request *r);
-    bool order;      /* logged here, because no other line does that */
+    bool order;      /* to be logged here, because no other line reports it */
     enum steer what; /* for rows_steer */
     int signal;      /* for answer_stop; 0: drain */
 };
@@ -78,10 +78,10 @@ static json_t *setting_json(const char *text)
     return trouble ? json_string(text) : json_integer(value);
 }
 
-/* Add to `all` each setting that can be changed, as it is now, and to `changed`
- * those that were changed, with the value at the start and the time; write to
- * `keep` the flags that would start a worker with the changed ones. Each of the
- * three may be NULL. */
+/* Report the settings that can be changed: add each with its present value to
+ * `all`, and each changed one with its value at the start and the time of the
+ * change to `changed`. Write the changed settings, as flags for the next start,
+ * to `keep`. Each of the three may be NULL. */
 static void settings_put(struct orders *o, json_t *all, json_t *changed,
                          char keep[STATEDIR_REQUEST])
 {
@@ -171,7 +171,7 @@ static json_t *answer_status(struct request *r)
     struct pause_note note;
     uint64_t now = clock_boot_ns();
     int64_t unlocked;
-    bool ends; /* the pause, by itself */
+    bool ends; /* true: the pause has a limit */
     char why[160], text[256];
     const char *differs = NULL;
     char queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
@@ -206,8 +206,8 @@ static json_t *answer_status(struct request *r)
     ends = note.since_ns && p->end_ns && note.until_ns;
     unlocked = source->ops->count(source, COUNT_UNLOCKED);
     if (atomic_load(&f->growing))
-        unlocked = 0; /* the job that makes room will lock it soon */
-    /* Keys that are left out while there is nothing to say. */
+        unlocked = 0; /* the job that adds slots will lock them soon */
+    /* Each of these keys is left out while it has no value. */
     json_object_update_new(
         out,
         json_pack(
@@ -287,8 +287,8 @@ static json_t *answer_resume(struct request *r)
 }
 
 /* Begin to stop: drain lets running handlers take as long as they need, stop is
- * SIGTERM, quit is SIGQUIT. With "stop once", a client that waits for the end
- * may ask again: a worker that is already stopping goes on as before. */
+ * SIGTERM, quit is SIGQUIT. "stop once" may be repeated by a client that waits
+ * for the end: unlike a second "stop", it does not shorten the grace. */
 static json_t *answer_stop(struct request *r)
 {
     struct stop *stop = r->orders->stop;
@@ -297,7 +297,7 @@ static json_t *answer_stop(struct request *r)
         strcmp(r->words[0], "once") == 0 && stop->signals > 0)
         return answer_ok();
     gate_finish(&r->orders->flow->gate, r->verb->name,
-                0); /* the first counts */
+                0); /* keeps the first reason */
     if (r->verb->signal)
         stop_worker(stop, r->verb->signal);
     else
@@ -311,7 +311,7 @@ static json_t *answer_settings(struct request *r)
     char old[SETTING_TEXT], now[SETTING_TEXT], *values[WORDS_MAX] = {0};
     struct problem p;
     char keep[STATEDIR_REQUEST] = "";
-    const char *config = getenv("MQW_CONFIG"); /* of the unit */
+    const char *config = getenv("MQW_CONFIG"); /* set by the systemd unit */
     json_t *out = NULL, *all;
     int err;
 
@@ -360,21 +360,21 @@ static json_t *answer_settings(struct request *r)
 
 /* ---- orders about single messages ----
  *
- * A pool job asks the source, which may wait for a disk. The request is
- * answered when the loop asks again after the job. */
+ * A pool job asks the source, which may wait for a disk. When the job is over,
+ * control.c calls orders_answer again, which returns the answer. */
 
 /* c = constant after begin   j = the job's until it is over   a = atomic */
 struct steering {
     struct pool_job job;
-    struct flow *flow;           /* c */
-    void (*over)(void *arg);     /* c  called when it is over, by the job */
-    void *arg;                   /* c */
-    enum steer what;             /* c */
-    int64_t numbers[STEER_MOST]; /* c */
-    size_t count;                /* c */
-    bool lent;                   /* c  the only number is a sequence */
-    char key[HEADER_VALUE_MAX];  /* c  of its group */
-    size_t key_size;             /* c  0: it has none */
+    struct flow *flow;                /* c */
+    void (*over)(void *arg);          /* c  called by the job at its end */
+    void *arg;                        /* c */
+    enum steer what;                  /* c */
+    int64_t numbers[STEER_MOST];      /* c */
+    size_t count;                     /* c */
+    bool lent;                        /* c  numbers[0] is a receive sequence */
+    char key[HEADER_VALUE_MAX];       /* c  of its group */
+    size_t key_size;                  /* c  0: it has none */
     enum steered results[STEER_MOST]; /* j */
     int err;                          /* j  -errno: nothing has happened */
     atomic_bool is_over; /* a  released when results and err are there */
@@ -390,8 +390,8 @@ void steering_drop(struct steering **steering)
         free(s);
 }
 
-/* Ask the source, or cancel a message that is lent, then have the loop answer.
- * The control socket, which `over` needs, is closed after the pool. */
+/* Carry out the order on a pool thread, then have the loop answer. The control
+ * socket, which `over` needs, is closed after the pool. */
 static void steer_job(struct pool_job *job)
 {
     struct steering *s = CONTAINER_OF(job, struct steering, job);
@@ -413,9 +413,9 @@ static void steer_job(struct pool_job *job)
     steering_drop(&s);
 }
 
-/* Start the job, unless `wrong` says what is wrong with the words. Returns NULL
- * until the job is over, and the request is asked again then: the answer has a
- * word for each number, or the reason why nothing was changed. */
+/* Start the job, and return NULL until it is over. Then return an answer with a
+ * word for each number, or with the reason why nothing was changed. `wrong`:
+ * the error of the words of the request, or NULL. */
 static json_t *steering_run(struct request *r, const struct steering *what,
                             const char *wrong)
 {
@@ -465,7 +465,7 @@ static json_t *steering_run(struct request *r, const struct steering *what,
     return orders_refusal(disk_is_full(err) ? EX_CANTCREAT : EX_TEMPFAIL, text);
 }
 
-/* Read numbers of rows, or with a minus keys of the spool. */
+/* Read numbers: positive ones of rows, negative ones of spooled messages. */
 static bool numbers_read(const struct request *r, size_t count,
                          int64_t out[STEER_MOST])
 {
@@ -489,7 +489,7 @@ static json_t *rows_steer(struct request *r)
                             : "give numbers of rows, as the store has them");
 }
 
-/* Cancel a message that is in a slot and does not run. */
+/* Cancel a message that is in a slot and is not running. */
 static json_t *answer_cancel_lent(struct request *r)
 {
     struct steering s = {.lent = true, .count = 1};
@@ -505,8 +505,8 @@ static json_t *answer_cancel_lent(struct request *r)
                 "and the key of its group in hexadecimal if it has one");
 }
 
-/* End the handlers of messages. The answer says which of them the order
- * reached. The log says what becomes of the messages, once that is durable. */
+/* Terminate the handlers of messages. The answer has "ordered" or "not running"
+ * for each. The verdicts are logged when they are durable. */
 static json_t *answer_cancel_running(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -539,8 +539,8 @@ static json_t *answer_cancel_running(struct request *r)
     return json_pack("{s:b, s:o}", "ok", 1, "results", all);
 }
 
-/* Return the last line that each running message has written to stderr; null
- * for none. */
+/* Return the last line that the handler of each message has written to stderr;
+ * null for none. */
 static json_t *answer_stderr(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -567,8 +567,8 @@ static int closing_key_order(const void *a, const void *b)
     return way ? way : (x->size > y->size) - (x->size < y->size);
 }
 
-/* List the groups that are closing: a page of the keys after the given one, and
- * whether there are more. */
+/* List the groups that are closing: up to PAGE keys that follow the given key,
+ * and whether there are more. */
 static json_t *answer_closing(struct request *r)
 {
     char text[2 * GROUP_KEY_MAX + 1];
@@ -657,7 +657,7 @@ json_t *orders_answer(struct orders *orders, char *line,
     char *word;
     json_t *out;
 
-    /* A client gives up on an order at the deadline in front of it. */
+    /* A line may begin with the deadline at which its client gives up. */
     if (strncmp(line, STATEDIR_BEFORE, before) == 0)
         late = clock_wall_ns() > strtoull(line + before, &line, 10);
     while ((word = strsep(&line, " \t\r")) != NULL) {
@@ -675,7 +675,8 @@ json_t *orders_answer(struct orders *orders, char *line,
             r.verb = &verbs[i];
     call->later = false;
     call->ask_ns = 0;
-    /* An order that was begun in time is done or in progress. */
+    /* An order that was begun in time is done or in progress, but settings are
+     * changed only at the end. */
     if (late && (!call->again || (r.verb && r.verb->answer == answer_settings)))
         return orders_refusal(
             EX_TEMPFAIL,

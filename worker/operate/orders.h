@@ -1,10 +1,11 @@
 /* orders.h - carries out requests of mqctl and signals of an operator
  *
- * WHAT   One request of the control socket in, one JSON object out
- *        (docs/formats/control.md); signals; the parts that both act on.
+ * WHAT   Answers each request of the control socket with one JSON object
+ *        (docs/formats/control.md), carries out signals, and holds pointers to
+ *        the parts of the worker that both of these change.
  * WHO    control.c and signals.c, in the loop. The engine fills in the struct.
- * OWNS   Nothing; the engine has the parts, and a client of control.c has the
- *        `steering` that its request began.
+ * OWNS   Nothing: the parts are the engine's, and a client of control.c owns
+ *        the `steering` that its request began.
  * FAILS  orders_answer: NULL without memory. Other errors are in the answer.
  */
 #ifndef WORKER_OPERATE_ORDERS_H
@@ -28,30 +29,29 @@ struct orders {
     struct pause *pause;
     const struct store_look *store_look;
     struct file_watch *file_watch;
-    const struct settings *started; /* as they were at the start */
+    const struct settings *started; /* the settings at the start */
     /* Wall time of the last change of each setting, in the order of their rows;
-     * 0: unchanged since the start. Loop only. */
+     * 0: unchanged since the start. Read in the loop. */
     uint64_t set_ns[SETTINGS_MOST];
-    const char *path; /* of the command or plugin at the start; "": not found.
-                         NULL: a function of a program, or it forwards */
+    const char *path; /* of the command or plugin at the start; "": not found;
+                         NULL: the handler is neither */
 };
 
 /* One request of a client. */
 struct order_call {
-    bool again;        /* it was asked before, and not answered */
-    uint64_t begun_ns; /* monotonic time at which it was asked first */
+    bool again;        /* not the first call for this request */
+    uint64_t begun_ns; /* monotonic time of the first call */
     uid_t uid;         /* of the client */
-    bool later;        /* out: there is no answer yet, ask again */
-    uint64_t ask_ns;   /* out: when to ask again at the latest; 0: never */
-    /* NULL, or what the request has begun; the client's to drop. */
+    bool later;        /* out: there is no answer yet, call again */
+    uint64_t ask_ns;   /* out: when to call again at the latest; 0: never */
+    /* The job that the request began, or NULL; the client drops it. */
     struct steering **steering;
-    void (*over)(void *arg); /* called when that is over, on a pool thread */
+    void (*over)(void *arg); /* called when that job ends, on a pool thread */
     void *arg;
 };
 /* Answer one line, which is cut into words. The caller owns the answer. NULL
- * and `later`: the answer needs a job that is running. Call again, with `again`
- * set, after the job has called `over`, that of the cap, or `saved` of the
- * pause. */
+ * with `later` set: the answer needs a job that is running. Call again, with
+ * `again` set, after the job has called call->over, cap.over or pause.saved. */
 json_t *orders_answer(struct orders *orders, char *line,
                       struct order_call *call);
 /* Return {"ok": false, "status": ..., "error": ...}. */

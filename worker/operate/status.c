@@ -1,8 +1,8 @@
 /* status.c - what others see of a worker (see status.h)
  *
- * Nothing here wakes an idle worker: the timer is started by work, and by
- * itself only while work goes on. The last one after the end of work shows what
- * is left.
+ * Nothing here wakes an idle worker: each batch of messages starts the timer of
+ * a count at its start and end, and a count starts the timer again only while
+ * messages run. The count after the last batch shows what is left.
  */
 #include "worker/operate/status.h"
 
@@ -64,7 +64,7 @@ static int count_run(struct chore *chore)
     file_watch_soon(b->file_watch);
     items_stats(&f->items, &s);
     if (s.deliveries != b->deliveries && atomic_load(&f->gate.running) > 0)
-        dirty_count(&f->dirty); /* other batches count when they end */
+        dirty_count(&f->dirty); /* for a batch that runs on for long */
     b->deliveries = s.deliveries;
     return 0;
 }
@@ -125,8 +125,8 @@ void status_show(struct status *b)
     counters_gauge(c, COUNTERS_ON_DEAD, atomic_load(&b->on_dead_waiting));
     if (f->set->inproc)
         return;
-    /* The process title: numbers, then what is not as usual. A bound that is
-     * reached is left out, because it comes and goes with each message. */
+    /* The process title: numbers, then a hold or the breaker. HOLD_BOUND is
+     * left out, because it comes and goes with each message. */
     holds &= ~(unsigned)HOLD_BOUND;
     if (gate_why(g) == WHY_FILES) {
         file_watch_trouble(b->file_watch, &file);

@@ -1,9 +1,9 @@
 /* status.h - what others see of a worker: its title and the counters' header
  *
- * WHAT   Puts the state into the counters file and, unless we are embedded,
- *        into the process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1
- *        dead]", followed by a pause or a trouble. The rows of the store are
- *        counted while there is something to do.
+ * WHAT   Puts the state into the counters file and, unless the worker is part
+ *        of another program, into the process title: "mqworker: /orders [3 of 8
+ *        busy, 12 waiting, 1 dead]", followed by a pause or a trouble. The rows
+ *        of the store are counted while messages run.
  * WHO    init, the first count, and show after each wait of the loop: the
  *        engine. Later counts: a pool thread, at most once a second.
  * OWNS   Its chore.
@@ -35,7 +35,7 @@ struct status {
 };
 
 void status_init(struct status *b, struct flow *f);
-/* Count the rows of the source, and have the result shown. */
+/* Count the rows of the source, and have the loop show the result. */
 void status_count(struct status *b);
 /* Show how many letters wait for --on-dead to run again, and count a run that
  * has failed. Called by on_dead.c, on its thread, with the struct. */
