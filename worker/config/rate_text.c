@@ -1,7 +1,7 @@
-/* rate_text.c - see rate_text.h
+/* rate_text.c - a rate as one number (see rate_text.h)
  *
- * Bits 0 to 19: the number less 1; 20 to 39: the burst less 1; 40 and 41: the
- * unit; 42: always set, so that no rate is RATE_OFF.
+ * Bits 0 to 19: N - 1; 20 to 39: BURST - 1; 40 and 41: index in `units`; 42:
+ * always set, so that no rate equals RATE_OFF.
  */
 #include "worker/config/rate_text.h"
 

@@ -24,8 +24,8 @@
 int rate_parse(const char *text, void *into, struct problem *p);
 const char *rate_print(uint64_t rate, char out[RATE_TEXT]);
 
-/* Return the time between two deliveries, ns, rounded up. The rate must not be
- * RATE_OFF, here and in rate_burst. */
+/* Return the time between two deliveries, ns, rounded up. Do not call this, nor
+ * rate_burst, with RATE_OFF. */
 uint64_t rate_interval_ns(uint64_t rate);
 uint64_t rate_burst(uint64_t rate);
 

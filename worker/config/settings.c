@@ -530,11 +530,12 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 /* ---- operands, and the flags that go with them ---- */
 
 /* The value of --lookahead with partitions: the most messages that a source on
- * a broker can lend. These are the messages in hand of all partitions
- * (partition_in_hand), and messages that lost their claim with a connection and
- * are still waiting for their turn. So a message of any group may be taken. */
+ * a broker can lend, so the lookahead never keeps a message from being taken.
+ * They are the messages in hand of all partitions (partition_in_hand), and
+ * those that wait for their turn although a lost connection ended their claim.
+ */
 #define IN_HAND        8192
-#define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
+#define FORWARD_WINDOW 64 /* most messages published and not confirmed yet */
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
 /* Print the first given flag that applies only to children of --stream. Returns
@@ -654,12 +655,12 @@ static int forward_other_check(const struct settings *s, struct problem *p)
                 : 0;
 }
 
-/* Check that there is a command, and that the flags fit: a long-lived command
- * or one per message, and no plugin. */
+/* Check that there is a command, and that no flag is given that is only for a
+ * plugin or for the other kind of command (--stream or one per message). */
 static int command_check(const struct settings *s, char *const *command,
                          const char *queue, struct problem *p)
 {
-    const char *file = getenv("MQW_CONFIG"); /* of our systemd unit */
+    const char *file = getenv("MQW_CONFIG"); /* set by our systemd unit */
     char flag[FLAG_TEXT];
 
     if (s->plugin_arg || s->timeout_abort)

@@ -7,7 +7,7 @@
  *        threads read them. They are constant after engine_open, except the
  *        settings that live_settings.c changes: these are atomic, or have a
  *        lock.
- * OWNS   Nothing; strings point into argv.
+ * OWNS   Nothing; strings point into argv, or are copies of library.c.
  * FAILS  settings_parse and the checks: a problem with status 64.
  */
 #ifndef WORKER_CONFIG_SETTINGS_H
@@ -51,7 +51,7 @@ struct settings {
     const char *forward;                /* DEST; NULL: none */
     char forward_queue[QUEUE_NAME_MAX]; /* DEST as it is shown */
     struct broker_operand forward_to;   /* no host: a POSIX queue */
-    unsigned forward_partitions;        /* of DEST on a broker; 0: none */
+    unsigned forward_partitions;        /* partitions of DEST; 0: none */
     const struct inproc *inproc;        /* of the library; NULL: mqworker */
     int passed_fd; /* descriptor of the queue from systemd; 0: none */
     bool take_signals;
@@ -62,8 +62,8 @@ struct settings {
     uint64_t max_rss;      /* bytes a child may grow to; 0: no bound */
     uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
-    /* A queue on a broker, and what opens it; `queue` is then its operand
-     * without the user. No host: a POSIX queue. */
+    /* A queue on a broker, and what is needed to open it; `queue` is then its
+     * operand without the user. No host: a POSIX queue. */
     struct broker_operand broker;
     struct broker_access access;
     bool allow_unreplicated;
@@ -129,8 +129,8 @@ void settings_init(struct settings *s);
  * worker is running. Any thread. */
 void settings_backoff(const struct settings *s, struct backoff *out);
 void settings_set_backoff(struct settings *s, const struct backoff *b);
-/* Return the QUEUE_ flags to open the queue with, and the attributes that were
- * asked for. */
+/* Return the QUEUE_ flags with which to open the queue; settings_attr: the
+ * attributes that the flags ask for. */
 int settings_queue_flags(const struct settings *s);
 void settings_attr(const struct settings *s, struct queue_attr *out);
 /* Return how long the next handler of a bounded run may take, ns: the tolerance
@@ -154,9 +154,9 @@ bool settings_changed(const struct settings *s, const struct settings *preset,
 
 /* ---- slots ---- */
 
-/* Return how many slots a worker with that cap needs: for each thread one to
- * receive into and as many as it may deliver at once; the lookahead; the spool;
- * spare ones. */
+/* Return how many slots a worker with that cap needs: for each thread one into
+ * which it receives and a window of messages being delivered; the lookahead;
+ * the spool; spare ones. */
 static inline unsigned slots_for(const struct settings *s, unsigned cap)
 {
     return cap * (1 + (unsigned)s->window) + (unsigned)s->lookahead +

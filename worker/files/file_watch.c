@@ -100,7 +100,8 @@ struct file_watch {
     struct chore chore;           /* runs the checks */
     struct file files[PARTS];
     const struct file *read_only; /* file on a read-only file system, or NULL */
-    struct stat copy; /* our copy of the store that could not be opened */
+    struct stat copy; /* a copy of the store that files_restore wrote but could
+                         not open */
     unsigned lost; /* number of files that were not THERE at the last check */
     uint64_t calm_ns; /* earliest time of a restart: AGAIN_NS after a loss */
     const struct file *logged_gone; /* in the last event=file_gone, or NULL */
@@ -244,8 +245,8 @@ static void error_log(struct file_watch *w, const char *path, const char *error)
     w->logged_error = true;
 }
 
-/* Hold the gate for each kind of file that is missing or read-only, if `on`;
- * otherwise release the holds whose reason has passed. */
+/* `on`: hold the gate for each kind of file that is missing or read-only.
+ * Otherwise release the holds whose reason has passed. */
 static void holds_set(struct file_watch *w, bool on)
 {
     const struct {
@@ -399,8 +400,8 @@ static int files_restore(struct file_watch *w)
             file_adopt(&f[i]);
     }
     /* Without the note, a start after a kill would look for messages in flight
-     * in the folder that belongs to the path of the state directory, and this
-     * worker may have another one. */
+     * in the default folder of the state directory, but this worker's runtime
+     * folder may be another one. */
     if (f[NOTE].state != THERE) {
         FAULT_POINT("restart_note_before");
         err = runtimedir_note(w->with.runtime, w->with.dir);
@@ -478,8 +479,8 @@ void file_watch_soon(struct file_watch *w)
         chore_soon(&w->chore);
 }
 
-/* Hold the gate until the first check is complete; another thread may have
- * begun that check already. */
+/* Hold the gate until the first check is complete, which releases the hold.
+ * Another thread may have begun that check already. */
 void file_watch_start(struct file_watch *w)
 {
     gate_hold(&w->with.flow->gate, HOLD_READ_ONLY);

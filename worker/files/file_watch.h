@@ -4,8 +4,8 @@
  *        moved or replaced, or that a file system became read-only. While the
  *        store or custody is affected, the worker takes no messages (HOLD_ bits
  *        of the gate). After a move or replacement, the worker waits until the
- *        file is back. After a removal, it writes the store under its name
- *        again, if the store was removed, and then restarts (`again`).
+ *        file is back. After a removal, the worker restarts (`again`). If the
+ *        store was removed, it is written under its name again before that.
  *        inotify reports changes in the folders immediately, but not a mount or
  *        unmount. So while messages are taken, the files are also checked every
  *        second (less often if millions of rows wait). An idle worker has no
@@ -41,8 +41,8 @@ struct file_watch_setup {
     const struct statedir *dir;
     const struct runtimedir *runtime;
     struct pid_file **lock; /* replaced if the state folder is made again */
-    /* Called on a pool thread after a check: all files are in place, or will be
-     * after `again`. */
+    /* Called on a pool thread after a check which found that all files are in
+     * place, or will be after the restart. */
     void (*there)(struct pause *pause);
     struct pause *pause;
     /* Timer that is started, maybe several times, after a file was removed: the
@@ -60,7 +60,7 @@ struct file_trouble {
 /* Call this after all files were opened. */
 int file_watch_open(struct file_watch **out,
                     const struct file_watch_setup *setup, struct problem *p);
-/* Check all files before the first message is taken. */
+/* Check all files; no message is taken before that. */
 void file_watch_start(struct file_watch *w);
 /* Check all files soon, because messages are being processed. NULL-safe. */
 void file_watch_soon(struct file_watch *w);

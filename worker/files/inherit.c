@@ -73,13 +73,13 @@ static int totals_open(const struct inherit *i, struct problem *p)
     return 0;
 }
 
-/* Make sure that custody belongs to the store. A file that names another store
- * was left by a worker whose state directory had the same path: that directory
- * was removed, or the store was moved away, or another container has the same
- * tmpfs. The row numbers and receive sequences in its slots mean nothing in our
- * store: where they happen to be equal, a message would count as settled, or
- * would settle another message. So if our store has no rows, the messages of
- * the file run as new ones; otherwise the start is refused.
+/* Make sure that custody belongs to the store. A custody file that names
+ * another store was left by a worker whose state directory had the same path:
+ * that directory was removed, or the store was moved away, or another container
+ * has the same tmpfs. The row numbers and receive sequences in its slots mean
+ * nothing in our store: if our store has an equal number, a message would count
+ * as settled, or would settle another message. So if our store has no rows, the
+ * messages of the file run as new ones; otherwise the start is refused.
  * Since another worker has used the file, it is also unknown which messages of
  * our store have run, so the store marks all of them.
  * Crash before the marks are on disk, or before custody names our store: the
@@ -193,7 +193,7 @@ static int store_ready(const struct inherit *i, struct problem *p)
     return err;
 }
 
-/* Mark the waiting messages as redelivered if custody is gone, because any of
+/* If custody is gone, mark the waiting messages as redelivered, because any of
  * them may have run already.
  * Crash before the commit, or between it and the note that names this boot
  * (runtimedir_settle): the next start finds the old note and does the same.

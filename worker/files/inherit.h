@@ -33,16 +33,16 @@ struct inherit {
     struct store_look *look;
 };
 
+/* Open everything for a POSIX queue. */
 int inherit_open(const struct inherit *i, struct problem *p);
 /* Open folders, lock and counters for a queue on a broker, which keeps the
  * messages itself. `runs` gets the path of the run file. */
 int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p);
-/* Record an orderly end in the counters, for tools that read them later. With
- * `ran`, also copy them to the state folder, which survives a reboot; if it is
- * the runtime folder as well, only if the file was removed. Without `ran` the
- * start was refused, and the record of the last worker stays: it may have been
- * killed. */
+/* Record an orderly end in the counters, and copy them to the state folder,
+ * which survives a reboot, unless that is where their file already is. Without
+ * `ran` the start was refused, and the record of the last worker stays, because
+ * that worker may have been killed. */
 void inherit_totals_keep(struct counters *c, bool ran,
                          const struct runtimedir *runtime,
                          const struct statedir *dir);

@@ -25,9 +25,9 @@
 #include "common/base/safe_text.h"
 #include "common/state/worker_lock.h"
 
-/* Longest wait for an owner that has died or is not visible. A handler that it
- * was starting has the lock until its execve, which takes long if the disk is
- * blocked. */
+/* Longest wait for an owner that has died or is not visible. A handler that the
+ * owner was starting has the lock until its execve, which takes long if the
+ * disk is blocked. */
 #define DEAD_NS    (30 * NS_PER_S)
 #define LOG_NS     NS_PER_S /* until the wait is logged */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
@@ -93,8 +93,8 @@ static bool owner_has_open(pid_t pid, const char *path)
     return has;
 }
 
-/* Return -EAGAIN if the lock will be free soon, else set a problem with the
- * reason why it is not. Two kinds of holders release it soon:
+/* Return -EAGAIN if the lock will be free soon; otherwise set a problem that
+ * says who has it. Two kinds of holders release it soon:
  * - A program that tests the lock (worker_lock_look) has it for a moment, and
  *   shared, so that worker_lock_look tells it from a worker, even if an old
  *   pidfile names a living process.
@@ -306,7 +306,7 @@ int pid_file_open(struct pid_file **out, const char *path, const char *queue,
     return err;
 }
 
-/* Crash in here: the pidfile is left without a lock, as by a killed worker. */
+/* Crash in here: the pidfile stays, without a lock, as after a kill. */
 void pid_file_give_back(struct pid_file *l)
 {
     if (!l || l->last <= 0 || pid_write(l->pidfile, l->last) < 0)

@@ -21,13 +21,13 @@
 
 struct pid_file; /* opaque; body in pid_file.c */
 
-/* Take the locks. Waits for an owner that is exiting, but not for a living one.
- * A program that tests the lock for a moment (common/state/worker_lock.h) only
- * delays the start. */
+/* Take the locks. Waits for an owner that is exiting, and for a program that
+ * tests the lock for a moment (common/state/worker_lock.h). Fails while another
+ * worker is running. */
 int pid_file_open(struct pid_file **out, const char *path, const char *queue,
                   struct problem *p);
-/* Return true if the locked folder still has its name, so that no other worker
- * can start. */
+/* Return true if the locked folder still has its name, so no other worker can
+ * start. */
 bool pid_file_has_folder(const struct pid_file *lock);
 /* Leave the pidfile of a killed worker as it was, because this start failed.
  * Call pid_file_close after it. NULL-safe. */

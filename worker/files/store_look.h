@@ -1,9 +1,9 @@
 /* store_look.h - the check of the whole store at the start
  *
  * WHAT   A small store, and the store of a bounded run, is checked before the
- *        worker starts; damage refuses the start. A large store is checked by a
- *        pool thread while the worker is running; if it is damaged, the worker
- *        takes no more messages (HOLD_DAMAGED).
+ *        worker starts; if it is damaged, the start fails. A large store is
+ *        checked by a pool thread while the worker is running; if it is
+ *        damaged, the worker takes no more messages (HOLD_DAMAGED).
  * WHO    inherit_open calls open. The engine calls start, and sets `stop` when
  *        it closes. orders.c calls text, in the loop.
  * OWNS   Its job; embedded in the engine.
@@ -39,7 +39,7 @@ enum store_look_state {
     STORE_LOOK_FAILED, /* the store could not be checked */
 };
 
-/* Check a small store now, before writing anything to it. */
+/* Check a small store now, before anything is written to it. */
 int store_look_open(struct store_look *l, struct flow *f, struct store *s,
                     struct problem *p);
 /* Start the check of a large store. */

@@ -2,8 +2,8 @@
  *
  * If the worker is killed before the command has ended, or before hook_end, the
  * death is still noted in the source. The next worker kills what is left of the
- * command, and runs it again. After hook_end, the command has succeeded at
- * least once.
+ * command, and runs it again. So the command runs at least once for each death,
+ * and may run twice.
  */
 #include "worker/hooks/on_dead.h"
 
@@ -38,7 +38,7 @@
 
 #define SHELL    "/bin/sh"
 #define LIMIT_NS (60 * NS_PER_S) /* without --timeout */
-#define MARK     UINT64_MAX      /* where a delivery has its sequence */
+#define MARK     UINT64_MAX      /* instead of the sequence of a delivery */
 
 /* ---- when a command that failed runs again ---- */
 
@@ -126,8 +126,8 @@ struct on_dead {
     struct environment_base base; /* c */
 
     struct hook_retries retries; /* t */
-    uint64_t wait_ns;    /* t  wait after a failure that `retries` had no room
-                           * for; 0: it has room */
+    uint64_t wait_ns;    /* t  wait of all deaths, because `retries` is full; 0:
+                           * it has room */
     int64_t fresh_after; /* t  for each death up to this number, the command
                            * has succeeded or is in `retries` */
     bool retried_last;   /* t  the last command that ran was a retry */
@@ -191,8 +191,8 @@ static int hook_command_start(struct on_dead *h, struct run *r,
     return err;
 }
 
-/* Read the command's stderr until it has ended. Returns false if `due_ns` came
- * first or, with `may_stop`, the worker's stop. */
+/* Read the command's stderr until it has ended. Returns false if it has not
+ * ended by `due_ns`, or, with `may_stop`, by the stop of the worker. */
 static bool hook_command_watch(struct on_dead *h, struct run *r,
                                uint64_t due_ns, bool may_stop)
 {
@@ -292,7 +292,7 @@ static void wake_wait(struct on_dead *h, uint64_t end_ns)
         (void)eventfd_read(h->wake, &ignored);
 }
 
-/* Wait that long, or until on_dead_close. */
+/* Wait for `wait_ns`, or until on_dead_close. */
 static void stop_wait(struct on_dead *h, uint64_t wait_ns)
 {
     uint64_t end_ns = ns_add(clock_mono_ns(), wait_ns);
@@ -317,8 +317,8 @@ static void source_retry_wait(struct on_dead *h, int err, uint64_t *wait_ns)
 }
 
 /* Settle a run. Its result is durable before the next command is run. A run
- * that the stop of the worker cut off is not settled. After a failure the death
- * has a wait of its own; if `retries` has no room for it, all deaths wait. */
+ * that the stop of the worker interrupted is not settled. After a failure this
+ * death waits; if `retries` has no room for it, all deaths wait. */
 static void run_settle(struct on_dead *h, const struct source_hook *hook,
                        bool succeeded)
 {
@@ -496,8 +496,8 @@ int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
               : environment_base_open(&h->base, set->queue, set->max_attempts,
                                       setup->source->nonce);
     if (!err) {
-        /* All signals are blocked: they are the loop's, and none may run in a
-         * child before it execs (process.h). */
+        /* Block all signals: the loop handles them, and no signal handler may
+         * run in a child before its execve (process.h). */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &was);
         err = -pthread_create(&h->thread, NULL, on_dead_main, h);
@@ -521,6 +521,6 @@ void on_dead_close(struct on_dead **on_dead)
     atomic_store(&h->stopping, true);
     (void)eventfd_write(h->wake, 1);
     pthread_join(h->thread, NULL);
-    *on_dead = NULL; /* until here, the thread may call on_dead_wake with it */
+    *on_dead = NULL; /* not earlier: the thread may call on_dead_wake with it */
     on_dead_free(h);
 }

@@ -1,11 +1,11 @@
 /* on_dead.h - --on-dead: a command that is run once for each dead letter
  *
- * WHAT   Runs the command for one death after the other, the oldest first, with
- *        the letter as JSON on stdin, until it exits with 0 for that death.
- *        After a failure it runs again, after a wait that doubles each time
- *        (struct hook_retries). If a kill of the worker cuts the command off,
- *        the next worker runs it again. The source keeps the deaths (source.h,
- *        hook).
+ * WHAT   A death is a message that became a dead letter; the source keeps the
+ *        deaths for this command (source.h, hook). Runs the command for one
+ *        death after the other, the oldest first, with the letter as JSON on
+ *        stdin. If it exits with another status than 0, it runs again for that
+ *        death after a wait that doubles each time (struct hook_retries). If a
+ *        kill of the worker interrupts it, the next worker runs it again.
  * WHO    open, close: the engine. wake: any thread that has made a letter.
  * OWNS   A thread, which runs the commands and sleeps while there is nothing to
  *        do. No thread of the pool waits for it.
@@ -26,13 +26,13 @@ struct source;
 struct stderr_limit;
 struct on_dead; /* opaque; body in on_dead.c */
 
-/* The parts that it works on; all of them outlive it. */
+/* The parts that on_dead works on; all of them outlive it. */
 struct on_dead_setup {
     const struct settings *set;
     struct source *source;
     struct stderr_limit *stderr_limit;
     /* Called by the thread when the number of letters for which the command
-     * will run again may have changed. `failed`: it has just failed for one. */
+     * will run again may have changed. `failed`: it has just failed. */
     void (*failing)(void *arg, uint64_t letters, bool failed);
     void *arg;
 };
@@ -41,9 +41,9 @@ int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
                  struct problem *p);
 /* Look for new deaths. NULL-safe; never waits. */
 void on_dead_wake(struct on_dead *h);
-/* Start no more commands. A running command may finish within --kill-after,
- * then gets SIGTERM and, as much later, SIGKILL. NULL-safe; waits for that;
- * sets NULL. */
+/* Start no more commands, and wait for the running one. It may finish within
+ * --kill-after, then gets SIGTERM, and SIGKILL after --kill-after again.
+ * NULL-safe; sets NULL. */
 void on_dead_close(struct on_dead **on_dead);
 
 /* ---- when a command that failed runs again ---- */
@@ -61,8 +61,8 @@ struct hook_retry {
  * which doubles with each of its failures. While no retry succeeds, there is
  * also a pause between two retries, which doubles too, so that a broken command
  * is tried for one letter and not for all. The list is in memory only: after a
- * restart the command is tried once for each, immediately. A list of zeros is
- * empty. For one thread. */
+ * restart the command runs for each death without a wait. A list of zeros is
+ * empty. Used by one thread. */
 struct hook_retries {
     struct hook_retry all[HOOK_RETRIES_MOST];
     size_t count;
