@@ -19,8 +19,8 @@
 #define ENVIRONMENT_VARS  (17 + HEADER_X_MAX)
 #define ENVIRONMENT_BYTES (4096 + 2 * HEADER_MAX)
 
-/* The variables of all deliveries: environ without MQW_*, then ours that are
- * the same for all; the last one is MQW_MAX_ATTEMPTS. */
+/* The variables of all deliveries: environ without MQW_*, then MQW_QUEUE and
+ * MQW_MAX_ATTEMPTS. */
 struct environment_base {
     char **vars; /* NULL-terminated; the strings of environ and our own */
     size_t count;
@@ -33,7 +33,7 @@ void environment_base_close(struct environment_base *b);
 
 struct environment {
     char **vars; /* the base's and the delivery's, NULL-terminated */
-    size_t at;   /* index of the delivery's first */
+    size_t at;   /* index of the delivery's first variable */
     size_t count, used;
     char text[ENVIRONMENT_BYTES];
 };
@@ -46,12 +46,12 @@ int environment_build(struct environment *e, const struct environment_base *b,
                       int64_t letter);
 void environment_close(struct environment *e);
 
-/* Print "MQW_DELIVERY=<nonce>-<seq>". It marks every process of one delivery,
- * so that recovery finds it wherever it went. */
+/* Print "MQW_DELIVERY=<nonce>-<seq>". The processes of a delivery inherit this
+ * variable, so recovery finds them in any process group or session. */
 #define ENVIRONMENT_MARK 64
 const char *environment_mark(uint64_t nonce, uint64_t seq,
                              char buf[ENVIRONMENT_MARK]);
-/* Return true, and the mark's seq, if an environment carries a mark with this
+/* Return true, and the mark's seq, if an environment has a mark with this
  * nonce. `env` is from proc_pid_environ(5), with another NUL at its end. */
 bool environment_marked(const char *env, size_t size, uint64_t nonce,
                         uint64_t *seq);

@@ -1,17 +1,17 @@
 /* leftovers.c - processes that handlers leave behind (see leftovers.h)
  *
- * SIGCHLD is the only notice of an orphan's end, and the end of every handler
- * sends one too. All threads block it, so that it costs a handler's end no
- * wake-up; a signalfd wakes the peeker for it, at most once in PAUSE_NS. An
- * idle worker has no handlers and is woken for orphans only. A search for
- * zombies at the end of each handler would instead cost each of them a system
- * call, and leave zombies as long as no message comes.
+ * SIGCHLD is the only notice of an orphan's exit, and each handler's exit sends
+ * this signal, too. All threads block it, so that the exit of a handler wakes
+ * no thread; a signalfd wakes the peeker for it, at most once in PAUSE_NS. An
+ * idle worker has no handlers and is woken for orphans only. To look for
+ * zombies at the exit of each handler would instead cost a system call each
+ * time, and leave zombies as long as no message comes.
  *
- * Many handlers may be ended at the same time: something that all of them wait
- * for hangs, and all reach their limit. A search walks over all of /proc, so
- * one walk serves all threads that wait for one, as one sync serves many
- * commits. There is no walk if nothing at all was left behind, which one short
- * read shows.
+ * Many handlers may be terminated at the same time: if a thing that all of them
+ * wait for hangs, all reach their time limit. A search reads all of /proc, so
+ * one search serves all threads that wait for a search, as one sync serves many
+ * commits. There is no search if nothing at all was left behind, which one
+ * short read shows (leftovers_none_but).
  *
  * The kernel's lists of children would be shorter than /proc, but they are
  * exact only for processes that are stopped (proc_pid_task(5)), and some
@@ -53,12 +53,12 @@
 #include "worker/process/process.h"
 #include "worker/process/stderr_tail.h"
 
-#define STEPS_MAX  256  /* of a chain of parents; more is a torn snapshot */
+#define STEPS_MAX  256  /* parents to follow; a torn snapshot may be a circle */
 #define WARN_MS    1000 /* between two warnings of a process that stays */
 #define EVENTS     32
 #define EXEC_LOOKS 1000 /* reads of a process in execve(2), 1 ms apart */
 
-/* A process that a walk has seen. */
+/* A process that a search has seen in /proc. */
 struct seen {
     pid_t pid;
     struct process_stat stat;
@@ -75,10 +75,10 @@ struct process_search {
     size_t env_room;
 };
 
-/* Judge /proc by this process, which is there for sure. In another container or
- * chroot an empty folder is an ordinary /proc to opendir(3), and looks as if no
- * process were there. The procfs of another PID namespace has us under another
- * number or not at all, and so it has our handlers. */
+/* Look for this process in /proc, because it certainly exists. In a container
+ * or chroot /proc may be an empty folder, which opendir(3) opens without an
+ * error, as if there were no process. The procfs of another PID namespace shows
+ * us and our handlers under other numbers or not at all. */
 const char *process_search_blind(void)
 {
     char self[32] = "", byte;
@@ -195,8 +195,8 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Return true if a chosen process is among the parents of a process; with
- * `ours`, if this worker is. */
+/* Return true if a chosen process, or with `ours` this worker, is an ancestor
+ * of the process. */
 static bool has_parent(const struct process_search *m, const struct seen *s,
                        bool ours)
 {
@@ -213,10 +213,10 @@ static bool has_parent(const struct process_search *m, const struct seen *s,
     return false;
 }
 
-/* Read an environment as env_read does, once the process is out of execve(2).
- * That call sets up the new memory first, and arguments and environment later.
- * By then the process has closed the lock that it had from the dead worker, so
- * a new worker can be searching already. Give up after a while, because some
+/* Read an environment as env_read does, but wait until the process is out of
+ * execve(2), which sets up the new memory first, and arguments and environment
+ * later. In between, the process no longer has the dead worker's lock, so a new
+ * worker may already be searching. Give up after a while, because some
  * processes have no environment at all. */
 static size_t env_settled(struct process_search *m, pid_t pid)
 {
@@ -305,8 +305,8 @@ static int found_hold(struct process_search *m, const struct seen *s)
     return 0;
 }
 
-/* Read all of /proc except ourselves, choose the processes that are meant, then
- * those that they started, and hold all of them. */
+/* Read all of /proc except this process, choose the processes of the wanted
+ * deliveries, and watch them and all their descendants. */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *c)
 {
@@ -370,9 +370,9 @@ int process_search_fd(const struct process_search *m)
     return m->epoll;
 }
 
-/* A killed process cannot fork, but one that was not reached yet can, so the
- * walk is repeated until it finds none. A process that we may not kill (it
- * changed its user) is not waited for. */
+/* A killed process cannot fork, but a process that was not killed yet can, so
+ * the search is repeated until it finds none. A process that we may not kill,
+ * because it changed its user, is not waited for. */
 int process_search_end(struct process_search *m,
                        const struct process_search_choice *choice)
 {
@@ -404,7 +404,7 @@ int process_search_end(struct process_search *m,
         while (process_search_living(m) > 0) {
             if (poll(&p, 1, WARN_MS) != 0)
                 continue;
-            /* A killed process that stays is stuck in the kernel. */
+            /* A killed process that does not exit is stuck in the kernel. */
             for (size_t i = 0; i < m->found_count; i++)
                 if (m->found[i].end >= 0)
                     log_warn("process_stays", F_INT("pid", m->found[i].pid),
@@ -434,7 +434,7 @@ struct leftovers {
     struct timers *timers;     /* c */
     struct loop *loop;         /* c */
     struct loop_source source; /* p  the signalfd */
-    struct timer pause;        /* for watching the source again */
+    struct timer pause;        /* fires when `source` is watched again */
     int hurry; /* c  eventfd; readable from leftovers_hurry on */
     pthread_mutex_t mtx;
     pthread_cond_t ready;       /* m  a search has ended */
@@ -444,7 +444,7 @@ struct leftovers {
 
 /* ---- orphans ---- */
 
-/* Watch for the next SIGCHLD; one that came meanwhile is seen at once. */
+/* Watch for SIGCHLD again; the signalfd has kept one that came meanwhile. */
 static void pause_ended(struct timer *timer)
 {
     struct leftovers *s = CONTAINER_OF(timer, struct leftovers, pause);
@@ -453,9 +453,9 @@ static void pause_ended(struct timer *timer)
         timers_start_after(s->timers, timer, PAUSE_NS);
 }
 
-/* Handle handlers and orphans that exited or were stopped. The signal is read
- * before the children are checked, so that a child that exits after the check
- * sends a new one. */
+/* Handle orphans that exited and handlers that were stopped; in the loop. The
+ * signal is read before the children are checked, so that a child that exits
+ * after the check sends a new signal. */
 static void child_ended(struct loop_source *source)
 {
     struct leftovers *s = CONTAINER_OF(source, struct leftovers, source);
@@ -485,11 +485,11 @@ static void child_ended(struct loop_source *source)
     timers_start_after(s->timers, &s->pause, PAUSE_NS);
 }
 
-/* Check that the main thread has no other child. When a process ends, the
- * topmost processes that it leaves behind become the main thread's children
- * before that end can be seen. The kernel's list is inexact while it changes,
- * but its first entry is exact; and while there are known children, nobody else
- * takes the status of a child, so the list only grows. */
+/* When a process exits, the topmost processes that it leaves behind become the
+ * main thread's children before a wait for the process returns. The kernel's
+ * list is inexact while it changes, but its first entry is exact; and while
+ * there are known children, no other thread reaps a child, so the list only
+ * grows. */
 bool leftovers_none_but(const pid_t *known, size_t n)
 {
     char path[64], text[16];
@@ -513,7 +513,7 @@ bool leftovers_none_but(const pid_t *known, size_t n)
 
 /* ---- open, close ---- */
 
-/* Processes that are left go to the next subreaper when the worker exits. */
+/* When the worker exits, its remaining children go to the next subreaper. */
 void leftovers_close(struct leftovers **leftovers)
 {
     struct leftovers *s = *leftovers;
@@ -554,9 +554,9 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
     STAILQ_INIT(&s->wishes);
     s->hurry = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     err = s->hurry < 0 ? -errno : 0;
-    /* SIGCHLD goes to the signalfd and nowhere else; the pool's threads block
-     * all signals. Our parent may have set it to be ignored, which would take
-     * the status of every handler from us. */
+    /* SIGCHLD goes only to the signalfd; the pool's threads block all signals.
+     * Our parent may have set it to be ignored: then the kernel would reap the
+     * handlers, and their exit status would be lost. */
     signal(SIGCHLD, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -574,7 +574,7 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
     return err;
 }
 
-/* ---- a handler that was ended ---- */
+/* ---- a handler that was sent SIGTERM ---- */
 
 void leftovers_hurry(struct leftovers *s)
 {
@@ -592,7 +592,7 @@ static void search_failed(const char *id, int err)
 }
 
 /* Wait until `fd` is readable. Returns false when the grace is over. Read
- * stderr meanwhile, or a handler that cleans up would wait for us. */
+ * stderr meanwhile, or the handler would block once the pipe is full. */
 static bool grace_wait(struct leftovers *s, const struct leftovers_of *of,
                        int fd, int *stderr_fd)
 {
@@ -637,8 +637,8 @@ static void group_grace(struct leftovers *s, const struct leftovers_of *of,
     process_search_close(&m);
 }
 
-/* Make one search for all threads that wait for one; the lock is released
- * meanwhile. */
+/* Make one search for up to BATCH threads that wait for a search. The lock is
+ * released during the search. */
 static void batch_search_locked(struct leftovers *s)
 {
     struct process_search_delivery list[BATCH];
@@ -675,9 +675,9 @@ static void batch_search_locked(struct leftovers *s)
     pthread_cond_broadcast(&s->ready);
 }
 
-/* Give the handler's process group its grace, kill it, then kill what escaped
- * from it. The leader may have moved to another group, so it is also killed by
- * its number, which is not free before it is reaped. */
+/* Give the handler's process group its grace, kill the group, then kill what
+ * escaped from it. The leader may have moved to another group, so it is also
+ * killed by its pid, which the kernel does not reuse before it is reaped. */
 void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
 {
     struct pollfd leader = {.fd = of->end, .events = POLLIN};
@@ -694,7 +694,7 @@ void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
         (void)poll(&leader, 1, -1);
     if (leftovers_none_but(of->known, of->known_count))
         return;
-    /* Only a search that begins from here on finds everything. */
+    /* A search that began before this may have missed a process. */
     pthread_mutex_lock(&s->mtx);
     STAILQ_INSERT_TAIL(&s->wishes, &me, link);
     while (!me.granted) {
@@ -708,9 +708,9 @@ void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
 
 /* ---- handlers of a dead worker ---- */
 
-/* Kill process groups first, then all processes that carry a mark. A group is
- * killed only if its leader is the process that was noted: while the leader
- * lives, no other group has its number. */
+/* Kill process groups first, then all processes with a mark of the list. A
+ * group is killed only if its leader has the noted start time: while that
+ * leader exists, no other group has its number. */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n)
 {
@@ -727,7 +727,7 @@ int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
         size_t k = 0;
 
         of[i] = (struct process_search_delivery){.seq = l->mark};
-        /* Each message of a long-lived child names the child. */
+        /* All messages of a long-lived child name it: kill it only once. */
         while (list[k].pgid != l->pgid || list[k].start != l->start)
             k++;
         if (k == i && l->pgid > 1 && l->start != 0)

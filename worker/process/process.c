@@ -31,8 +31,8 @@
 #include "worker/loop/signals.h"
 #include "worker/process/environment.h"
 
-/* The thread sanitizer's clone takes every child for one of a fork, and shared
- * memory for a copy, so use glibc's own clone under it. */
+/* The thread sanitizer's clone assumes that a child has a copy of the memory,
+ * as after fork(2), so use glibc's own clone under it. */
 #ifdef __SANITIZE_THREAD__
 extern __typeof__(clone) __clone;
 #define clone __clone
@@ -81,10 +81,10 @@ int process_find(const char *name, char out[PATH_MAX])
 
 #define STACK (16u << 10) /* of the child, which makes a few system calls */
 
-/* The signals that this program ignores, which execve(2) does not undo, or
- * catches by a function that must not run in the child. Collected once, at the
- * first start, because they do not change while handlers run. A worker that is
- * not part of another program has none. */
+/* The signals to set to their defaults in the child: this program ignores them,
+ * which execve(2) does not undo, or handles them by a function that must not
+ * run in the child. Collected once, at the first start, because they do not
+ * change while handlers run. Empty unless another program embeds the worker. */
 static int changed[_NSIG];
 static size_t changed_count;
 static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
@@ -139,8 +139,9 @@ void process_peak_check(struct usage *usage)
         usage->peak_bytes = 0;
 }
 
-/* Return 0 for a descriptor that could be opened, or lacked room, which is no
- * denial and may be over when the call is needed; else -errno. */
+/* Close a descriptor that was opened as a test. Returns 0; -errno if it was not
+ * opened, unless that was for lack of room, which is no denial and may change
+ * until the call is needed. */
 static int fd_probe(int fd)
 {
     if (fd >= 0)
@@ -162,7 +163,7 @@ static int fd_probe(int fd)
 static bool has_pidfds; /* constant after pidfds_once */
 static pthread_once_t pidfds_once = PTHREAD_ONCE_INIT;
 
-/* The argument of a thread, which frees it. */
+/* The argument of end_watch_main, which frees it. */
 struct end_watch {
     int fd;           /* copy of the eventfd */
     sem_t started;    /* posted once `p` is set */
@@ -174,9 +175,9 @@ static void pidfds_probe(void)
     has_pidfds = fd_probe(pidfd_open(getpid(), 0)) == 0;
 }
 
-/* Run a thread: wait for the end of its process, then make the eventfd
- * readable. A child stays a zombie; the child of another process is checked
- * every END_LOOK_NS. */
+/* Main function of a thread: wait for the end of its process, then make the
+ * eventfd readable. A child stays a zombie; a process that is not our child is
+ * checked every END_LOOK_NS. */
 static void *end_watch_main(void *arg)
 {
     struct end_watch *w = arg;
@@ -196,7 +197,8 @@ static void *end_watch_main(void *arg)
 }
 
 /* Open the eventfd and start its thread. process_start does this before it
- * starts the process, so the end of no handler goes unnoticed. */
+ * starts the process, because this may fail and a started process could then
+ * not be watched. */
 static int end_watch_open(struct end_watch **out, int *fd)
 {
     struct end_watch *w = calloc(1, sizeof *w);
@@ -284,10 +286,10 @@ struct birth {
     int err;       /* errno of the failed start; 0: the program was started */
 };
 
-/* Run as the child, in the memory of the worker until execve(2). It changes
- * nothing there except `birth`, so it only makes system calls, and sets signals
- * and descriptors by the calls of the kernel: the functions that a sanitizer
- * puts in the place of sigaction(3) and dup(2) would record the change as the
+/* Main function of the child, which runs in the memory of the worker until
+ * execve(2). It must change nothing there except `birth`, so it only makes
+ * system calls. It calls the kernel directly for signals and descriptors,
+ * because a sanitizer's sigaction(3) and dup(2) would record the change as the
  * worker's own. None of the descriptors is 0, 1 or 2 already. */
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static int
 child_main(void *arg)
@@ -322,20 +324,20 @@ child_main(void *arg)
  * unmap a stack. The caller's thread blocks all signals, so that no signal
  * handler of the worker runs in the child.
  *
- * All other descriptors of ours are close-on-exec. Until it execs, the child
- * shares the lock on the state directory (flock(2) belongs to the open file),
- * so a worker that gets the lock after our death sees every handler running
- * under its own name.
+ * All other descriptors of ours are close-on-exec. Until its execve, the child
+ * shares the lock on the state directory (flock(2) belongs to the open file).
+ * So when a new worker gets the lock after our death, all handlers that we
+ * started have executed their command and can be found by their mark.
  *
  * The child gets its own session, and so its own process group: a handler that
  * asks for a password (ssh, sudo) finds no terminal and fails. In the worker's
- * session, SIGTTIN would stop the handler for ever. setsid(2) takes 3 us more
- * than setpgid(2) where the kernel groups sessions for its scheduler, of some
- * 700 us for a start.
+ * session, SIGTTIN would stop the handler for ever. A start takes some 700 us;
+ * setsid(2) takes 3 us of them more than setpgid(2), if the kernel groups
+ * sessions for its scheduler.
  *
- * The start time lies between two readings of the clock, the second one by the
- * child as its first action; it is known if both are the same tick. Reading it
- * from /proc costs 25 us. */
+ * The start time is read from the clock, because reading it from /proc costs 25
+ * us: once before clone(2), and by the child as its first action. If the two
+ * ticks differ, it is read from /proc after all. */
 int process_start(struct process *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3], int alive)
 {
@@ -376,7 +378,7 @@ int process_start(struct process *out, const char *path, char *const argv[],
     return 0;
 }
 
-/* A stopped process cannot end, so send SIGCONT with SIGTERM. */
+/* SIGTERM does not end a stopped process, so send SIGCONT, too. */
 void process_group_signal(pid_t leader, int sig)
 {
     if (kill(-leader, sig) < 0)
@@ -513,8 +515,9 @@ int command_start(struct command *c, struct process *out, char *const env[],
 
 /* ---- calls of the kernel that a filter may deny ---- */
 
-/* A filter (seccomp(2)) returns the errno that it was set up with, most often
- * EPERM or ENOSYS. Errors that a call returns by itself are no denial. */
+/* A filter (seccomp(2)) makes a call fail with any errno, most often EPERM or
+ * ENOSYS. The errors that the calls may return here without a filter (ECHILD,
+ * lack of room) are no denial. */
 int denied_check(const struct settings *set, struct problem *p)
 {
     const char *call = "waitid";
@@ -589,8 +592,8 @@ int child_start(struct child *c, const struct child_spec *spec)
         child_close_all(c);
         return err;
     }
-    /* From here on child_signal reaches the child; a stop that came during the
-     * start has not. */
+    /* From here on child_signal reaches the child. A signal of the stop that
+     * came during the start did not, so send it now. */
     pthread_mutex_lock(&c->mtx);
     c->pid = started.pid;
     c->end = started.end;
@@ -626,7 +629,8 @@ uint64_t child_rss(const struct child *c)
     return at ? strtoull(at, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Clear the pid before its number is free. */
+/* The pid is cleared before the child is reaped: after that, another process
+ * may get the number, and child_signal must not reach it. */
 siginfo_t child_reap(struct child *c)
 {
     pid_t pid = c->pid;

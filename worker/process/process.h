@@ -1,12 +1,13 @@
 /* process.h - start the processes of handlers, and signal them
  *
- * WHAT   A start with what every handler needs: own session and process group,
- *        default signals, no descriptors but 0, 1, 2. A command is looked up in
- *        $PATH once, and again while it is no longer there. denied_check
- *        checks, before the first message, that the system calls are allowed
+ * WHAT   Starts a process with what every handler needs: its own session and
+ *        process group, default signals, no descriptors but 0, 1, 2. A command
+ *        is looked up in $PATH once, and at each start while it is no longer
+ *        there. denied_check checks that no filter denies the system calls
  *        without which a handler that did its work would count as failed.
  * WHO    Any thread, several at once. process_start, command_start: a thread
- *        that blocks all signals (pool.c). command_init: the engine.
+ *        that blocks all signals (pool.c). command_init, denied_check: the
+ *        engine.
  * OWNS   Nothing. The caller reaps a started process and closes its
  *        descriptor.
  * FAILS  -errno. A command that cannot be found or run at init is logged; it
@@ -56,17 +57,16 @@ int process_start(struct process *out, const char *path, char *const argv[],
  * SIGTERM also continues stopped processes. The leader must not be reaped. */
 void process_group_signal(pid_t leader, int sig);
 
-/* Wait for a child. Returns how it ended; *usage, unless `usage` is NULL, gets
- * what it used. `flags` as waitid(2): with WNOWAIT the child stays a zombie. If
- * somebody else took its status, si_code is 0, and si_errno the reason. */
+/* Wait for a child. Returns how it ended, and in *usage (unless NULL) what it
+ * used. `flags` as waitid(2): with WNOWAIT the child stays a zombie. If its
+ * status cannot be read, si_code is 0 and si_errno is the reason. */
 siginfo_t process_wait(pid_t pid, int flags, struct usage *usage);
-/* Set the peak to 0, unknown, unless it is above the worker's own. A handler
+/* Set the peak to 0 (unknown) if it is not above the worker's own: a handler
  * starts in the memory of the worker (process_start), and the kernel counts the
- * peak of that memory as the handler's (exec_mmap in fs/exec.c). Makes a system
- * call. */
+ * peak of that memory, too (exec_mmap in fs/exec.c). Makes a system call. */
 void process_peak_check(struct usage *usage);
 /* Reap a process that was started or watched and has ended, if it is our child.
- * Another process that got its number since is left alone. */
+ * A later process with the same pid is not reaped. */
 void process_reap(const struct process *p);
 
 /* ---- the command that is run for messages ---- */
@@ -105,7 +105,7 @@ int denied_check(const struct settings *set, struct problem *p);
 /* m = written under mtx by the child's thread, read by others under it */
 struct child {
     pthread_mutex_t mtx;
-    pid_t pid;        /* m  not reaped, so the number is ours; 0: none */
+    pid_t pid;        /* m  of a child that is not reaped yet; 0: none */
     uint64_t start;   /* clock ticks since boot */
     uint64_t mark;    /* in its environment (environment.h) */
     int in, out, err; /* -1: closed */
@@ -113,7 +113,7 @@ struct child {
     int statm;        /* -1: not measured */
 };
 
-/* Before child_start. */
+/* A struct child before child_start. */
 #define CHILD_NONE                                                        \
     {                                                                     \
         .mtx = PTHREAD_MUTEX_INITIALIZER, .in = -1, .out = -1, .err = -1, \
@@ -124,10 +124,11 @@ struct child_spec {
     struct command *command;
     const struct environment_base *base;
     uint64_t mark;
-    const atomic_int *signal; /* sent to the child at once, unless 0 */
+    const atomic_int *signal; /* sent to the child after its start; 0: none */
     bool measured;            /* child_rss will be called */
 };
 
+/* Start the child and open its pipes: all, or none. */
 int child_start(struct child *c, const struct child_spec *spec);
 /* Signal the child's process group, if there is a child. */
 void child_signal(struct child *c, int sig);

@@ -13,7 +13,7 @@
 
 /* ---- how much is logged ---- */
 
-#define BURST_NS (10 * NS_PER_S) /* lines of this time may come at once */
+#define BURST_NS (10 * NS_PER_S) /* a burst: the lines of this much time */
 #define TELL_NS  NS_PER_S        /* from the first dropped line to the report */
 
 /* Log how many lines were dropped since the last report. */
@@ -37,9 +37,9 @@ void stderr_limit_init(struct stderr_limit *l, const struct settings *set,
     timer_init(&l->timer, dropped_log);
 }
 
-/* Keep the bucket as the time when it is full again (GCRA, ITU-T I.371): a line
- * moves that time forward by what the rate gives it, and may be logged if it is
- * no further ahead than the burst. */
+/* The token bucket is stored as the time when it will be full again (GCRA,
+ * ITU-T I.371). Each line moves that time forward by 1 s / rate, and may be
+ * logged if the time is then at most BURST_NS ahead. */
 bool stderr_limit_take(struct stderr_limit *l)
 {
     uint64_t rate = l->set->stderr_rate, now, was, next;
@@ -155,8 +155,8 @@ void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
     }
 }
 
-/* Return the number of bytes that were added; 0: there are none now, -1: the
- * stream has ended. */
+/* Read once, and add what came. Returns its size; 0: nothing is there now; -1:
+ * the stream has ended. */
 static ssize_t read_piece(struct stderr_tail *t, int fd)
 {
     char buf[PIECE];

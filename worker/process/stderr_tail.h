@@ -51,24 +51,24 @@ void stderr_limit_fini(struct stderr_limit *l);
 #define TAIL_LINE 2048
 
 struct stderr_tail {
-    const char *id; /* message id for the log; NULL: not one alone */
+    const char *id; /* message id for the log; NULL: not exactly one is open */
     pid_t pid;      /* of a long-lived child, for the log; 0: none */
     struct stderr_limit *limit; /* NULL: every line is logged */
     size_t line_size;
     char line[TAIL_LINE];
-    /* The end of stderr, a ring, and the id of the message that wrote last; "":
-     * not known, or nothing was written. The handler's thread writes them under
-     * a lock, because stderr_tail_last reads them on others. */
+    /* A ring with the end of stderr, and the id of the message that wrote last
+     * ("": not known, or nothing was written). The handler's thread writes them
+     * under a lock, because stderr_tail_last reads them on other threads. */
     size_t kept_size, kept_at;
     char kept[OUTCOME_TAIL];
     char writer[ULID_TEXT];
 };
 
-/* `pid` is that of a child which gets many messages, else 0; the caller then
- * sets `id` while a single message is open. */
+/* Begin for a new child. `pid`: of a long-lived child, for which the caller
+ * sets `id` whenever a single message is open; otherwise 0. */
 void stderr_tail_init(struct stderr_tail *t, const char *id, pid_t pid,
                       struct stderr_limit *limit);
-/* Keep nothing of what came until now, because it belongs to other messages. */
+/* Clear the kept end, because it belongs to other messages. */
 void stderr_tail_forget(struct stderr_tail *t);
 void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size);
 /* Add up to 4 KiB of what a non-blocking descriptor has now. Returns false at
