@@ -11,14 +11,14 @@
  * the item then reads the decision. A call is late exactly if `late` was called
  * for it, and a seized call never leaves.
  *
- * The same way decides whether the timer must be started. The item stores its
- * deadline and message, then reads `pending`; the callback clears `pending`,
- * makes all threads pass the barrier, then reads message and deadline. At least
- * one of the two sees what the other wrote, and starts the timer.
+ * In the same way the two decide who starts the timer. The item stores its
+ * deadline and message, then reads `pending`; the timer's callback clears
+ * `pending`, makes all threads pass the barrier, then reads message and
+ * deadline. At least one of the two sees what the other wrote, and starts it.
  *
  * If the kernel has no such barrier, `asked` is never cleared, so each call
- * takes the lock at its end; and at its begin the message is stored with a
- * barrier of the item's own.
+ * takes the lock at its end; and at its start the item makes a barrier itself
+ * when it stores the message.
  */
 #include "worker/handlers/call_deadline.h"
 
@@ -109,8 +109,8 @@ bool call_deadline_decided(struct call_deadline *p)
     return passed;
 }
 
-/* A call either ends before this and settles, or never does. Most places have
- * no call, and cost no barrier. */
+/* A call either leaves before this and its message is settled, or it never
+ * leaves. Most places have no call, and cost no barrier. */
 struct message *call_deadline_seize(struct call_deadline *p)
 {
     struct message *message = NULL;

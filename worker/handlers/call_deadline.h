@@ -3,12 +3,12 @@
  * WHAT   A work item has one place, and in it one call at a time. A call costs
  *        its thread a few plain stores, with a time limit or without, and no
  *        lock: the timer of the place stays started from one call to the next,
- *        and when it fires it checks the deadline of the call that is there
- *        then. The thread that decides something about a running call (its
- *        limit has passed, it is seized) pays for both (quick_lock.h).
+ *        and when it fires it checks the deadline of the call that is running
+ *        then. The peeker, which decides that a running call is late or is
+ *        seized, makes the memory barrier for both threads (quick_lock.h).
  * WHO    handler_inproc.c. enter, leave: the thread of the work item. The timer
  *        and seize: the peeker.
- * OWNS   Its timer. The call is the caller's, and stays until leave returned.
+ * OWNS   Its timer. The caller keeps the call until leave has returned.
  * FAILS  Never.
  */
 #ifndef WORKER_HANDLERS_CALL_DEADLINE_H
@@ -28,13 +28,13 @@ struct call_deadline {
         deadline; /* a  monotonic, of the running call; UINT64_MAX: none */
     _Atomic uint64_t
         pending;        /* a  the timer fires then or earlier; 0: it is off */
-    atomic_bool asked;  /* a  leave has to take the lock */
+    atomic_bool asked;  /* a  leave must take the lock to read a decision */
     atomic_bool seized; /* a  set under mtx: the call does not leave */
     bool barrier;       /* c  quick_lock.h; without it `asked` stays set */
     bool passed;        /* m  the limit of the running call has passed */
     struct timers *timers;
     struct timer timer;
-    pthread_mutex_t mtx;      /* held while something is decided */
+    pthread_mutex_t mtx;      /* held while the peeker decides */
     void (*late)(void *call); /* c */
     void *call;               /* c */
 };

@@ -422,9 +422,9 @@ static bool coprocess_read(struct coprocess *l)
 
 /* ---- waiting ---- */
 
-/* Terminate the child if the deadline of an open message is not later than
- * seen_ns, the time up to which all output has been read. Returns the next
- * deadline; UINT64_MAX if there is none or the child is being terminated. */
+/* Terminate the child if an open message was not answered by its deadline: the
+ * output up to seen_ns has been read, and seen_ns is not before the deadline.
+ * Returns the next deadline; UINT64_MAX: none, or the child is terminated. */
 static uint64_t limits_apply(struct coprocess *l)
 {
     uint64_t next = UINT64_MAX;
@@ -453,7 +453,7 @@ static uint64_t limits_apply(struct coprocess *l)
 }
 
 /* Wait once for events, at most until the state's time or the next deadline,
- * and handle them. The caller has parsed all answers in `input`. The clock is
+ * and handle them. All answers in `input` were parsed before. The clock is
  * read before the pipe, and limits are checked in the next call, after the
  * answers were parsed. So an answer that was in the pipe before its message's
  * deadline is accepted. */
@@ -703,7 +703,7 @@ static struct delivery *answer_accept(struct coprocess *l,
     stream_answer_error(&a, out->error);
     out->said = a.reason.size > 0;
     if (verdict_rules[a.verdict].explains) {
-        /* The pipe has what the child wrote to stderr before the answer. */
+        /* What the child wrote to stderr before its answer is in the pipe. */
         if (l->child.err >= 0)
             stderr_tail_drain(coprocess_tail(l), l->child.err);
         stderr_tail_copy(&l->tail, out);

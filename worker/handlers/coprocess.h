@@ -4,9 +4,10 @@
  *        answers, starts another child after its end, and returns the messages
  *        that it had open. docs/handlers.md says what a child may do,
  *        docs/design/machines.md how it ends.
- * WHO    The pool thread that got it from handler_stream.c. While it is idle,
- *        the peeker, in coprocess_look; at the end the engine's thread.
- *        coprocess_wake, and child_signal on its child: any thread.
+ * WHO    The pool thread that got the coprocess from handler_stream.c. While
+ *        the coprocess is idle, the peeker calls coprocess_look; at the end,
+ *        the engine's thread calls leave and close. coprocess_wake, and
+ *        child_signal on the child: any thread.
  * OWNS   The child. Borrows each delivery from send until next returns it.
  * FAILS  open: -errno. Everything else is an outcome.
  */
@@ -30,13 +31,13 @@
 /* Orders of an operator to cancel running messages. Only the thread of a
  * coprocess can tell which messages are open there, so each thread checks the
  * orders that are new to it whenever it is woken. The client repeats an order
- * that no thread has found.
+ * that has had no effect.
  * m = under mtx */
 #define STREAM_CANCELS 64 /* most messages that one request may name */
 struct stream_cancels {
     pthread_mutex_t mtx;
     uint64_t count;                      /* m  orders so far */
-    char ids[STREAM_CANCELS][ULID_TEXT]; /* m  the last ones, by number */
+    char ids[STREAM_CANCELS][ULID_TEXT]; /* m  a ring of the last orders */
 };
 
 /* Shared by all coprocesses of a handler.
@@ -47,12 +48,12 @@ struct stream {
     struct command command;
     struct leftovers *leftovers;       /* c */
     struct stderr_limit *stderr_limit; /* c */
-    _Atomic uint64_t marks;            /* a  the next child's; never twice */
+    _Atomic uint64_t marks;            /* a  mark of the next child */
     _Atomic uint64_t signal_ns;        /* a  time of the first signal */
     atomic_int signal;                 /* a  sent by stop; 0: none yet */
     atomic_bool unmeasured;            /* a  --max-rss is off */
     struct stream_cancels cancels;
-    const pid_t *known; /* at close: all children; NULL before that */
+    const pid_t *known; /* pids of all children, set at close; before: NULL */
     size_t known_count;
 };
 /* The marks of children begin here, far above those of messages (slot.h), plus
@@ -89,14 +90,14 @@ enum coprocess_event {
 struct open_message {
     TAILQ_ENTRY(open_message) link;
     struct delivery *d;
-    uint64_t at;          /* number of its first byte among all for the child */
+    uint64_t at;          /* bytes that were sent to the child before it */
     uint64_t limit_ns;    /* UINT64_MAX: none */
     uint64_t deadline_ns; /* monotonic; UINT64_MAX: none */
     bool late;            /* the deadline passed without an answer */
     bool cancelled;       /* by an operator: its child is terminated */
     bool heard;           /* an answer came after `late` or `cancelled` */
 };
-/* `at` of a message that was not sent, for want of memory */
+/* `at` of a message that was not sent, because there was no memory. */
 #define OPEN_NEVER UINT64_MAX
 
 /* Bytes for the child that the pipe has not taken yet. */
@@ -140,7 +141,7 @@ struct coprocess {
     uint64_t rss_next_ns; /* time of the next check of its memory */
     uint64_t kill_at_ns;  /* time of SIGKILL for its remaining processes */
     const char *why; /* the worker ends the child for this reason; or NULL */
-    bool recycled;   /* a planned end, to make room for another child */
+    bool recycled;   /* the end is planned: another child is to replace it */
     char shut[32];   /* the pipe that it closed; "": none */
     /* ---- the last child that ended ---- */
     enum outcome_kind kind; /* of the messages that it had open */
@@ -183,7 +184,7 @@ void coprocess_step(struct coprocess *l, enum coprocess_event event);
 bool coprocess_feeds(const struct coprocess *l);
 /* Return true if there is a child that has not ended. */
 bool coprocess_lives(const struct coprocess *l);
-/* Return true if that child has not been told to end either. */
+/* Return true if there is such a child and the worker is not ending it. */
 bool coprocess_works(const struct coprocess *l);
 /* Send SIGTERM to the child's processes, and set the time of SIGKILL. */
 void coprocess_term(struct coprocess *l);

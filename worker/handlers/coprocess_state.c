@@ -33,8 +33,8 @@ void coprocess_term(struct coprocess *l)
 
 enum {
     LIVES = 1 << 0, /* there is a child that has not ended */
-    WORKS = 1 << 1, /* it has not been told to end either */
-    FEEDS = 1 << 2, /* pending output is written to it */
+    WORKS = 1 << 1, /* the worker is not ending that child */
+    FEEDS = 1 << 2, /* pending output is written to that child */
 };
 
 struct row {

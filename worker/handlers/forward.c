@@ -212,7 +212,8 @@ static void forward_send(struct handler *h, const struct delivery *d,
         verdict_not_started(out, "cannot send to the destination: %s: %s",
                             errno_text(-err), h->set->forward_queue);
     } else if (err || queue_gone(h->queue)) {
-        out->ran = !err; /* a process that has it open may receive it */
+        out->ran = !err; /* the message may be received by a process that still
+                            has the queue open */
         verdict_not_started(out,
                             "the destination was removed; create it again: "
                             "mqctl create --message-size %zu %s",
@@ -222,8 +223,8 @@ static void forward_send(struct handler *h, const struct delivery *d,
 
 /* ---- the operations ---- */
 
-/* The time limit begins before the lock: of several messages that wait for room
- * behind each other, all are given back together with the first. */
+/* The wait for room is limited from before the lock, so when several messages
+ * wait for room one behind the other, all are given back together. */
 static void forward_run(struct handler *h, struct delivery *d,
                         struct outcome *out)
 {

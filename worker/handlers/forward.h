@@ -1,4 +1,4 @@
-/* forward.h - what a message says at the queue that it is forwarded to
+/* forward.h - the header of a forwarded message
  *
  * WHAT   Writes the header that the message has at the destination: the lines
  *        of its sender, its id, its group, how many queues it came through, and
@@ -33,8 +33,7 @@ bool forward_resent(const struct delivery *d);
 /* Return the time at which the message is due (wall clock, ns), or 0 if it is
  * due now. */
 uint64_t forward_due(const struct delivery *d);
-/* Write the header; unknown lines of the sender are copied. Returns its bytes.
- */
+/* Write the header, with the sender's unknown lines. Returns its size. */
 int forward_header(char head[HEADER_MAX], const struct delivery *d,
                    struct outcome *out);
 

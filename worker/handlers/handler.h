@@ -1,11 +1,11 @@
 /* handler.h - handlers of messages: a table of operations
  *
- * WHAT   One kind of handler (a process per message, a long-lived child, a C
- *        function) behind a few calls: one delivery at a time by run, or many
- *        open at once by coprocesses.
+ * WHAT   Each kind of handler (a process per message, a long-lived child, a C
+ *        function, a queue to forward to) is a table of these calls. Each call
+ *        of `run` is one delivery; a coprocess may have many open at once.
  * WHO    open and close: the engine. run: pool threads, several at once. A
  *        coprocess belongs to the pool thread that got it. stop: the peeker,
- *        while others run.
+ *        while handlers run on other threads.
  * OWNS   Its processes.
  * FAILS  open: a problem. run never fails: a failure is an outcome.
  */
@@ -29,8 +29,8 @@ struct handler_setup {
 };
 
 /* The C function of an embedding program, or of a plugin. It cannot be killed:
- * past its time limit, or when the worker stops its handlers, mqw_cancelled
- * returns 1 to it. If a plugin's function does not return then, the worker
+ * after its time limit, or when the worker stops its handlers, mqw_cancelled
+ * returns 1 to it. If a plugin's function runs on during a stop, the worker
  * takes its message away (seize) and exits. An embedded worker waits for it. */
 struct inproc {
     mqw_handler *handle;
@@ -73,8 +73,8 @@ struct coprocess_ops {
     /* With something open, wait for a delivery that ended; fills in `out`
      * except duration_ns. NULL: the coprocess was woken. */
     struct delivery *(*next)(struct coprocess *coprocess, struct outcome *out);
-    /* Make next or ready return; without a waiting thread, the next call of
-     * them. Any thread. */
+    /* Make next or ready return; if no thread is waiting in them, the next call
+     * returns. Any thread. */
     void (*wake)(struct coprocess *coprocess);
 };
 
@@ -87,9 +87,9 @@ struct handler_ops {
     /* Check the handler before a queue or a file is created, and refuse one
      * that cannot work; NULL: no check. Called by the thread of open. */
     int (*check)(const struct settings *set, struct problem *p);
-    /* Put back into the environment what check has removed from there, because
-     * the program executes itself again; NULL: it removes nothing. After
-     * check, before close. */
+    /* Put back into the environment what check has removed from it, because the
+     * program is about to execute itself again. Called after check and before
+     * close. NULL: check removes nothing. */
     void (*restore)(void);
     int (*open)(struct handler **out, const struct handler_setup *setup,
                 struct problem *p);
@@ -97,31 +97,31 @@ struct handler_ops {
     const struct coprocess_ops *coprocesses;
     /* Deliver, and return when the handler has finished. */
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
-    /* End all runs with this signal. From now on a run that ends without
-     * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
-     * handler started outlives its end by SIGKILL. NULL: runs end soon by
-     * themselves. */
+    /* Terminate all runs with this signal. From now on a run that ends without
+     * success has OUTCOME_STOPPED. May be called again. After SIGKILL, all that
+     * the handlers started is killed, too. NULL: runs end soon by themselves.
+     */
     void (*stop)(struct handler *h, int signal);
-    /* End the run of the message with this id, as at its time limit, unless it
-     * has ended by itself. Its outcome is verdict_cancelled, whatever the
-     * handler still says. May be called again. Returns false if no run has the
-     * message. A long-lived child is only ended if it has the message open,
-     * which is not known on return. NULL: a run cannot be ended from outside.
-     * The peeker; never waits. */
+    /* Terminate the run of the message with this id, as at its time limit,
+     * unless the run has ended by itself. Its outcome is verdict_cancelled,
+     * even if the handler still gives a verdict. May be called again. Returns
+     * false if no run has the message. A long-lived child is only terminated if
+     * it has the message open, which is not known on return. NULL: a run cannot
+     * be terminated. Called by the peeker; never waits. */
     bool (*cancel)(struct handler *h, const char *id);
     /* Print the last line that the running message with this id has written to
      * stderr (error_text.h). Returns false if there is none. NULL: stderr is
      * not read. The peeker; never waits for long. */
     bool (*last_stderr)(struct handler *h, const char *id,
                         char text[ERROR_TEXT]);
-    /* Seize the runs that are calls in this process, because it is about to
-     * end: their results will be ignored, and their messages may have run.
-     * Returns how many were seized by all calls. NULL: runs end by stop, or are
-     * waited for. The peeker. */
+    /* Take the messages away from runs that are calls in this process, because
+     * it is about to exit: results of these calls are ignored, and the messages
+     * will run again. Returns how many runs have been seized so far. NULL: stop
+     * ends the runs, or the worker waits for them. Called by the peeker. */
     unsigned (*seize)(struct handler *h);
     void (*close)(struct handler **h); /* after the last run */
     /* Called after a durable verdict, on any thread of the pool, without a
-     * lock; the message's group goes on meanwhile. NULL: no call. */
+     * lock; the next message of its group may already run. NULL: no call. */
     void (*settled)(struct handler *h, const struct settlement *s);
     /* Return, after open, true if settled has to be called. NULL: true. */
     bool (*wants_settled)(const struct handler *h);

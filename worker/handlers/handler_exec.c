@@ -5,9 +5,9 @@
  * not for the end of its stderr, because a grandchild may keep that open.
  *
  * The same thread keeps the time limit, so that one thread decides which came
- * first: the exit, and the exit status is the verdict; or the limit, and the
- * verdict is the timeout whatever the exit status. Then the thread terminates
- * everything that is left of the process (leftovers.h).
+ * first. If it was the exit, the exit status is the verdict. If it was the
+ * limit, the verdict is the timeout, whatever the exit status, and the thread
+ * terminates everything that is left of the process (leftovers.h).
  *
  * When an operator cancels a run, the peeker thread signals its process, as it
  * does when the worker stops. The exit of the process wakes the thread that
@@ -77,11 +77,11 @@ struct handler {
     int signal;                   /* m  sent by stop; 0: none yet */
     uint64_t signal_ns;           /* m  time of the first signal */
     struct timers *timers;        /* c */
-    struct timer kill;            /* for cancelled runs */
+    struct timer kill;            /* fires when a cancelled run gets SIGKILL */
 };
 
-/* Kill cancelled runs whose time is over, and start the timer again for the
- * others. */
+/* Kill cancelled runs for which --kill-after is over, and start the timer again
+ * for the others. */
 static void exec_kill_due(struct timer *timer)
 {
     struct handler *h = CONTAINER_OF(timer, struct handler, kill);
@@ -152,7 +152,7 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
 
 /* ---- from the start to the end ---- */
 
-/* Read what the process wrote before it ended. */
+/* Read what the process wrote to stderr before it ended. */
 static void stderr_drain(const struct running *r, struct stderr_tail *t)
 {
     fcntl(r->out, F_SETFL, O_NONBLOCK);
@@ -187,15 +187,15 @@ static bool run_watch(const struct running *r, struct stderr_tail *t,
 
 /* The reasons why a run was signalled. */
 struct signalled {
-    bool late;             /* its time limit */
+    bool late;             /* its time limit has passed */
     int stop;              /* signal of the worker's stop; 0: none */
     uint64_t cancelled_ns; /* copied from the run */
 };
 
-/* Decide the outcome of a run that was sent a signal, and terminate what is
- * left of it if the worker ended it. The run leaves the list before its process
- * number can be used again. Until then, an operator may still cancel a run
- * whose time limit has passed. */
+/* Decide the outcome of a run that was sent a signal. If it ended because of
+ * that, also terminate what is left of it. The run leaves the list before its
+ * process number can be used again. Until then, an operator may still cancel a
+ * run whose time limit has passed. */
 static void end_signalled(struct running *r, uint64_t seq,
                           const struct signalled *for_what,
                           struct stderr_tail *t, struct outcome *out)
@@ -378,7 +378,7 @@ static void exec_stop(struct handler *h, int sig)
         leftovers_hurry(h->leftovers);
 }
 
-/* Signal a run, once, unless its process has ended before. */
+/* Send SIGTERM to a run, once, unless its process has already ended. */
 static bool exec_cancel(struct handler *h, const char *id)
 {
     struct pollfd end = {.events = POLLIN};

@@ -6,8 +6,8 @@
  * verdict; otherwise the verdict is the timeout. The function runs on the
  * thread of its work item.
  *
- * A shared object is never unloaded: threads of the pool may run destructors of
- * its thread-specific data, and the process is about to end.
+ * A shared object is never unloaded: threads of the pool may still run
+ * destructors of its thread-specific data.
  */
 #include "worker/handlers/handler.h"
 
@@ -43,7 +43,7 @@ struct call {
     struct mqw_message message; /* argument of the function */
     struct mqw_context context;
     const struct delivery *d;
-    struct timer abort; /* for --timeout-abort, from the limit on */
+    struct timer abort; /* for --timeout-abort; started at the limit */
     uint64_t limit_ns;  /* UINT64_MAX: none */
     unsigned given;     /* fields_given of the previous message; 0: none */
     atomic_bool late;   /* the limit has passed */
@@ -142,8 +142,8 @@ static void call_init(struct call *c, struct handler *h)
     atomic_init(&c->late, false);
 }
 
-/* Return the flags and header fields of a message, its group left out; 0 for
- * most messages. */
+/* Return the flags and header fields that the message has, apart from its
+ * group; 0 for most messages. */
 static inline unsigned fields_given(const struct delivery *d)
 {
     return (d->header.fields & ~(unsigned)HEADER_GROUP) | d->message->flags;
@@ -189,7 +189,8 @@ static inline void view_fill(struct call *c, const struct handler *h,
     c->id[0] = '\0';
 }
 
-/* Abort the process: the function had its time. Custody keeps the message. */
+/* Abort the process, because the function still runs --kill-after past its
+ * limit. Called in the peeker. Custody keeps the message. */
 static void end_process(struct timer *timer)
 {
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
@@ -204,8 +205,8 @@ static void end_process(struct timer *timer)
     abort();
 }
 
-/* Handle a time limit that has passed. After the worker's own stop, running
- * longer is no failure of the handler. */
+/* Handle a time limit that has passed, in the peeker. While the worker stops
+ * its handlers, a longer run is not a failure of the handler. */
 static void call_expire(void *call)
 {
     struct call *c = call;
@@ -311,8 +312,8 @@ static void inproc_settled(struct handler *h, const struct settlement *s)
 }
 
 /* Take the messages away from the running calls, because a thread cannot be
- * killed: their verdicts are ignored. A crash in here counts as a crash of the
- * message. A call that ends before it is seized is settled as usual. */
+ * killed. The verdicts of these calls are ignored. A crash in here counts as a
+ * crash of the message. A call that ends before this is settled as usual. */
 static unsigned inproc_seize(struct handler *h)
 {
     unsigned taken = 0;
@@ -387,9 +388,9 @@ const struct handler_ops handler_inproc = {
 
 /* ---- a plugin ---- */
 
-/* Store the address of a symbol of the object, or of what it needs, in the
- * function pointer `into`; NULL: there is none. POSIX lets an object pointer of
- * dlsym(3) be read as one to a function. */
+/* Store the address of a symbol of the object, or of a library that it needs,
+ * in the function pointer `into`; NULL: there is none. POSIX lets the pointer
+ * that dlsym(3) returns be read as a pointer to a function. */
 static void symbol_find(void *object, const char *name, void *into)
 {
     void *at = dlsym(object, name);

@@ -6,7 +6,8 @@
  * logged and their end noticed at once.
  *
  * The coprocess that was put back last is lent first, so that a worker with
- * little to do keeps few children busy, whose memory is in the caches.
+ * little to do uses few children: their memory is still in the processor's
+ * caches.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -49,7 +50,7 @@ struct handler {
 /* ---- idle coprocesses ---- */
 
 /* Handle an event of an idle child, in the peeker. The lock makes a thread that
- * wants the coprocess meanwhile wait for it, instead of starting one child too
+ * wants a coprocess wait for this one, instead of starting one child too
  * many. */
 static void idle_ready(struct loop_source *source)
 {
@@ -106,7 +107,8 @@ static void stream_put(struct handler *h, struct coprocess *coprocess)
     pthread_mutex_lock(&h->mtx);
     LIST_INSERT_HEAD(&h->idle, p, idle);
     p->is_idle = true;
-    /* Usually an answer is the last thing that a child has written. */
+    /* Usually all that was read from the child is parsed by now. If not, parse
+     * the rest here, because epoll does not report it again. */
     if (coprocess->input.begin == coprocess->input.end
             ? coprocess_lives(coprocess)
             : coprocess_look(coprocess))
@@ -117,7 +119,7 @@ static void stream_put(struct handler *h, struct coprocess *coprocess)
 /* ---- the handler ---- */
 
 /* Signal every child, and wake every coprocess. The signal is stored first, so
- * that the thread which is starting a child meanwhile sends it (process.c). */
+ * that a thread which is starting a child sends it (child_start). */
 static void stream_stop(struct handler *h, int sig)
 {
     struct stream_slot *p;

@@ -13,7 +13,7 @@
 #include "common/base/safe_text.h"
 #include "worker/rules/verdict.h"
 
-/* Each byte of a header may become three; the rest is what stands around it. */
+/* Each byte of a header may become three; 200 bytes are for the other words. */
 _Static_assert(STREAM_HEAD >= 3 * (HEADER_MAX + HEADER_VALUE_MAX) + 200,
                "a head fits whatever the message says");
 

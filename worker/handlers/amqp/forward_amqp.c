@@ -76,7 +76,7 @@ struct coprocess {
 struct handler {
     const struct settings *set; /* c */
     atomic_bool stopping;       /* a */
-    atomic_uint part;           /* a  for the next message without a group */
+    atomic_uint part;           /* a  partition for the next without a group */
     atomic_bool warned;         /* a  lines_left_out was logged */
     pthread_mutex_t mtx;
     LIST_HEAD(, coprocess) idle; /* m */
@@ -232,7 +232,7 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
                        "unique for a single message, so these lines are "
                        "left out; set --max-attempts and --backoff of its "
                        "worker instead"));
-    /* Choose the part of the message's group, else the parts in turn. */
+    /* A group has its partition; other messages take the partitions in turn. */
     if (d->group.at)
         part = partition_of(d->group.at, d->group.size, t.partitions);
     else if (t.partitions)
@@ -255,8 +255,8 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
     }
 }
 
-/* End the connection after a failure. A message that the broker refuses as too
- * large becomes a dead letter, because each try would hold up the others. */
+/* Close the connection after a failure. A message that the broker refuses as
+ * too large becomes a dead letter, because each try would delay the others. */
 static void lane_fail(struct coprocess *lane)
 {
     uint64_t most = publisher_largest_body(lane->publisher);
