@@ -14,9 +14,9 @@
 #define UUID    36
 #define FOREIGN '~' /* follows an id that was mounted over the kernel's */
 
-/* Wall clock minus time since the start is the same in every view of a machine.
- * It moves when the clock is set, and by parts of a second at each suspend; a
- * restart takes longer than that, with the run before it. */
+/* The wall time of the start is the same in all containers of a machine. It is
+ * computed from two clocks, and changes when the clock is set, and by parts of
+ * a second at each suspend. Two starts of a machine are further apart. */
 #define SLACK_S 10
 
 void boot_now(struct boot *out)

@@ -1,11 +1,11 @@
 /* boot_id.h - identify one run of the machine, from boot to shutdown
  *
- * WHAT   The kernel's boot id, and when the machine was started by its own
- *        clock. A container manager may mount an id of its own over the
- *        kernel's (systemd-nspawn, LXC), and a service in the same container
- *        may see the kernel's (ProtectKernelTunables=): two ids in one run of
- *        the machine. So if one of two ids is not the kernel's, the time of the
- *        start decides whether they name the same run.
+ * WHAT   The kernel's boot id, and the wall time of the machine's start. A
+ *        container manager may mount an id of its own over the kernel's
+ *        (systemd-nspawn, LXC), and a service in the same container may see the
+ *        kernel's (ProtectKernelTunables=): then one run of the machine has two
+ *        ids. So if one of two ids is not the kernel's, the time of the start
+ *        decides whether they name the same run.
  * WHO    Any thread.
  * FAILS  Never; if /proc is missing, the id is "".
  */

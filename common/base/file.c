@@ -143,8 +143,8 @@ const char *file_foreign(uint32_t version, uint32_t head_bytes, uint32_t head)
 
 /* ---- file systems ---- */
 
-/* Known file systems by f_type of statfs(2). Its 32 bits may be a negative
- * number, where long has no more. */
+/* Known file systems by f_type of statfs(2), which is compared as 32 bits,
+ * because it is negative for some of them if long has no more. */
 static const struct fs {
     uint32_t magic;
     enum fs_kind kind;

@@ -66,13 +66,13 @@ const char *fs_type_text(long magic, char out[FS_TYPE_TEXT]);
 /* The word size of this machine, added to the version number of a mapped file,
  * which only programs of the same word size can read; 0 for 64 bits. */
 #define FILE_MACHINE (sizeof(long) == 8 ? 0 : UINT32_C(32) << 16)
-/* Compare the head of such a file with this machine, on which the head has
- * `head` bytes. Returns how the machine that wrote the file differs, such as
- * "32-bit words"; NULL if it does not differ. */
+/* Compare two fields of the head of such a file with this machine, on which the
+ * head has `head` bytes. Returns how the machine that wrote the file differs,
+ * such as "32-bit words"; NULL if it does not differ. */
 const char *file_foreign(uint32_t version, uint32_t head_bytes, uint32_t head);
 
-/* Find the mount point of the file system that an existing path is on, for
- * advice such as `df -h /srv`; on an error, the path itself. Returns `out`. */
+/* Find the mount point of the file system of an existing path, for advice such
+ * as `df -h /srv`; on an error, the path itself. Returns `out`. */
 const char *mount_point(const char *path, char out[PATH_MAX]);
 /* Return true if the folder is a mount point. */
 bool mount_point_is(const char *path);

@@ -6,9 +6,9 @@
  *
  * The exception, for what is in flight, is the root of a mounted tmpfs that
  * belongs to root, as Kubernetes makes it of an emptyDir (mode 0777, or 2777
- * with fsGroup, never sticky). Only root can mount one, for users who are to
- * share it. One of these may still move a queue's folder away; he can neither
- * read nor write in it (0700, ours). So
+ * with fsGroup, never sticky). Only root can mount such a tmpfs, for users who
+ * are to share it. One of these users may still move a queue's folder away; he
+ * can neither read nor write in the folder (0700, ours). So
  *   another folder in its place   is refused because of its owner
  *                                 (folder_queue), as is a file in it
  *                                 (custody.c, counters.c);
@@ -55,11 +55,11 @@ const char *folder_variable(const char *name)
     return value && value[0] == '/' ? value : NULL;
 }
 
-/* Open /etc/passwd or /etc/group, to be searched before the C library's own
- * search. That one crashes if memory runs out while it first reads
- * nsswitch.conf (glibc 2.36), and may wait for another machine, so it is left
- * for names that are not in the file. Returns false if it would fail for the
- * same reason. */
+/* Open /etc/passwd or /etc/group, which is searched first. getpwuid_r(3) and
+ * getgrgid_r(3) are only called for names that are not in the file: they may
+ * wait for another machine, and crash if memory runs out while they first read
+ * nsswitch.conf (glibc 2.36). Returns false if there is no memory or descriptor
+ * for them either. */
 static bool names_open(const char *path, FILE **file)
 {
     *file = fopen(path, "re");
@@ -117,8 +117,8 @@ const char *folder_sudo_user(uid_t uid, char out[FOLDER_USER])
 
 /* ---- creating ---- */
 
-/* A directory that cannot be opened for reading, or whose file system has no
- * fsync, is left to the system. */
+/* Returns 0 also if the directory cannot be opened for reading or its file
+ * system has no fsync: then the system writes the entries when it wants. */
 int folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

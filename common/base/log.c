@@ -627,8 +627,8 @@ static bool fields_known(struct text *t, const struct log_event *e)
     return true;
 }
 
-/* Return true if the field is left out of a line that is too wide. These are
- * numbers in the lines `started` and `stopped` that mqctl status shows, too. */
+/* Return true if the field is left out of a line that is too wide: a value in
+ * the lines `started` and `stopped` that mqctl status shows, too. */
 static bool field_spared(const char *event, const char *key)
 {
     static const char *const spared[][2] = {

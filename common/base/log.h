@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
-/* In the order of --log-format, which has no name for the last one. */
+/* In the order of --log-format's words; the last format has no word there. */
 enum log_format {
     LOG_TEXT,    /* key=value */
     LOG_JSON,    /* durations are numbers, in seconds */
@@ -103,8 +103,8 @@ struct log_event {
 };
 
 /* Print one line without its newline; returns its size in bytes. If the line is
- * wider than `columns`, the id is shortened, then the handler's text of an
- * error, and `started` and `stopped` omit some numbers; 0: no limit. */
+ * wider than `columns` (0: no limit), the id is shortened, and `started` and
+ * `stopped` omit some numbers; then the handler's text of an error is cut. */
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns);
 

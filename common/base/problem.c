@@ -64,8 +64,8 @@ bool problem_descriptors_gone(void)
     return false;
 }
 
-/* Name the memory limits of this process: they refuse memory long before the
- * machine does, which kills processes instead. */
+/* Name the memory limits of this process, because they are the likely cause: a
+ * machine without memory kills processes instead of refusing memory. */
 static void memory_advice(struct problem *p)
 {
     static const struct {
@@ -88,8 +88,8 @@ static void memory_advice(struct problem *p)
     }
 }
 
-/* Text behind the error's own is replaced. A text that already says how to
- * raise a limit stays. */
+/* Text after that of the error is replaced, unless it already says how to raise
+ * a limit. */
 void problem_limit(struct problem *p, int err)
 {
     struct rlimit limit = {.rlim_cur = 0};

@@ -20,9 +20,9 @@ static const struct timespec missed = {.tv_nsec = 1000000};
 /* The waiter is counted before the barrier and sleeps after it. If the owner
  * stores 0 before the barrier, the kernel sees the 0 and does not let the
  * waiter sleep. If the owner stores 0 after the barrier, it also reads
- * `waiters` after it and wakes one. So no wake-up is missed. A waiter that
- * wakes up too late sleeps again; the owner that was faster wakes another. A
- * call that fails or returns early is repeated. */
+ * `waiters` after the barrier and wakes a waiter. So no wake-up is missed. A
+ * waiter that finds the lock taken again sleeps until the new owner wakes one.
+ * A call that fails or returns early is repeated. */
 void quick_lock_wait(struct quick_lock *l)
 {
     const struct timespec *most;

@@ -58,7 +58,7 @@ static inline void quick_unlock(struct quick_lock *l)
  * store a value and then load that of the other, when at least one of them must
  * see the other's. The thread that does this often then needs no barrier, only
  * an order that the compiler keeps; the thread that does it seldom makes the
- * call. The functions return false if the kernel or a filter refuses it.
+ * call. The functions return false if the kernel or a filter refuses the call.
  */
 
 /* Register the process, before its first barrier. Registering again does no
@@ -80,9 +80,9 @@ static inline bool far_barrier(void)
 }
 
 /* Spend one turn of a loop that waits for another processor: some 10 to 100 ns,
- * and no system call. sched_yield(2) is not used, because the next thread that
- * a yielding thread wakes preempts it: with a full queue, a sender at each
- * message. */
+ * and no system call. sched_yield(2) is not used, because a thread that has
+ * yielded is preempted by the next thread that it wakes: with a full queue, by
+ * a sender at each message. */
 static inline void cpu_pause(void)
 {
 #if defined __x86_64__ || defined __i386__

@@ -6,8 +6,8 @@
  *        open the file. docs/formats/counters.md has the bytes.
  * WHO    Writer: the worker, which holds the lock of the folder. A block has
  *        one writer at a time, the thread of its work item; the inline calls
- *        below are plain loads and stores. The caller passes all times. The
- *        header: any thread. Readers: any process.
+ *        below are plain loads and stores. The caller passes all times. Any
+ *        thread of the worker writes the header. Readers: any process.
  * OWNS   The file and its mapping.
  * FAILS  open: -ENOMEM only. If there can be no file (a full disk) the numbers
  *        are in memory, and counters_private tells why. attach: a problem,
@@ -30,9 +30,9 @@
 /* ---- a histogram: how often which duration ----
  *
  * Log-linear buckets from 0 to 73 minutes in ns, 32 to each doubling: no bucket
- * is wider than 1/32 (3.1 %) of what it holds; longer times count in the last
- * one. One thread writes a histogram, without read-modify-write; any thread
- * reads, and adds several up. docs/formats/counters.md has the table.
+ * is wider than 1/32 (3.1 %) of its durations. Longer durations count in the
+ * last bucket. One thread writes a histogram, without read-modify-write; any
+ * thread reads, and adds several up. docs/formats/counters.md has the table.
  */
 
 #define HISTOGRAM_BITS 5  /* 32 buckets to a doubling */
@@ -45,10 +45,11 @@ struct histogram {
     _Atomic uint64_t count[HISTOGRAM_BUCKETS];
 };
 
-/* Return the bucket of a duration. As a double (IEEE 754 binary64: 52 bits of
- * fraction, below an exponent that is 1023 more than the power of two) it is
- * exact and has the doubling and the bits that follow side by side. The first
- * bucket of a doubling is that of HISTOGRAM_PART. */
+/* Return the bucket of a duration. A bucket's number is made of the power of
+ * two and the HISTOGRAM_BITS bits after the leading one. A double (IEEE 754
+ * binary64) has both side by side: an exponent that is 1023 more than the
+ * power, then 52 bits of fraction; it is exact for these durations. Subtracting
+ * `first` gives HISTOGRAM_PART the bucket HISTOGRAM_PART. */
 static inline unsigned histogram_bucket(uint64_t ns)
 {
     const uint64_t first = (uint64_t)(1023 + HISTOGRAM_BITS - 1)
@@ -120,12 +121,12 @@ enum counters_end { /* final states in the journal; 0: an empty place */
 struct counters_block {
     _Alignas(64) _Atomic uint64_t deliveries; /* handlers started */
     _Atomic uint64_t ended;                   /* handlers ended */
-    _Atomic uint64_t took_ns; /* those that ended, together; may lag */
+    _Atomic uint64_t took_ns; /* total of ended handlers; may lag */
     _Atomic uint64_t longest_ns;
     _Atomic uint64_t since_ns;    /* monotonic time since which handlers have
-                                     been running; or a word */
-    _Atomic uint64_t received_ns; /* wall time of the last first delivery; may
-                                     lag */
+                                     been running; or a value above */
+    _Atomic uint64_t received_ns; /* wall time of receipt of the last message
+                                     that had a first delivery; may lag */
     uint64_t reserved0[2];
     /* ---- the second line ---- */
     _Atomic uint64_t done, retried, discarded, dead;
@@ -184,9 +185,9 @@ static inline void counters_started(struct counters_block *b, uint64_t now_ns)
     counters_add(&b->deliveries, 1);
 }
 
-/* Record how long a message waited, on the wall clock, since it was sent, or,
- * if its header does not say, received. For first deliveries only, and not for
- * messages from the store. */
+/* Record how long a message waited, on the wall clock, since it was sent; if
+ * its header does not say when, since it was received. For first deliveries
+ * only, and not for messages from the store. */
 static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
                                    uint64_t start_ns)
 {
@@ -211,8 +212,8 @@ static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
     histogram_add(&b->handler, took_ns);
 }
 
-/* counters_started and counters_ended for a block that runs one handler at a
- * time. */
+/* Faster forms of counters_started and counters_ended, for a block that runs
+ * one handler at a time. */
 static inline void counters_one_started(struct counters_block *b,
                                         uint64_t now_ns)
 {
@@ -249,8 +250,9 @@ int counters_copy(const char *to, const char *from);
  * the journal are dropped if the machine went down under the worker.
  * `blocks_max` includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
-/* If this start was refused, show readers again how the last worker ended,
- * without the numbers of either. Returns false if there was no last worker. */
+/* Put the last worker back into the header, because this start was refused, so
+ * that readers see how that worker ended. Its numbers stay in the sums of
+ * earlier runs. Returns false if there was no last worker. */
 bool counters_give_back(struct counters *c);
 /* Lock and return block 0, which belongs to no work item, to count what other
  * threads settle. Unlock it by counters_rest_done. */
@@ -281,7 +283,7 @@ enum counters_gauge {
     COUNTERS_GROUPS,      /* known now */
     COUNTERS_ENDED_NS,    /* wall; 0: running, or killed */
     COUNTERS_WINDOW,      /* messages that each handler may have; 0: unknown */
-    COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
+    COUNTERS_GROUPS_HELD, /* of COUNTERS_GROUPS: held because of a letter */
     COUNTERS_COMMITS,     /* number of the store's last commit on disk */
     COUNTERS_ON_DEAD, /* letters for which --on-dead failed and runs again */
     COUNTERS_GAUGES,
@@ -338,7 +340,7 @@ void counters_header(const struct counters *c, struct counters_header *out);
 
 struct counters_sum {
     uint64_t deliveries, ended, took_ns, longest_ns;
-    uint64_t received_ns; /* wall time of the last first delivery; 0: none */
+    uint64_t received_ns; /* the latest of all blocks; 0: none */
     uint64_t running;     /* handlers, now */
     uint64_t items;       /* work items that are not away */
     uint64_t done, retried, discarded, dead, expired, crashes, removed;

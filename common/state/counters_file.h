@@ -1,6 +1,6 @@
 /* counters_file.h - the bytes of the counters file
  *
- * WHAT   Its layout, and where each part of it is in a mapping, `map`.
+ * WHAT   The layout of the file, and the place of each part in a mapping `map`.
  * WHO    counters.c, and tests of the format.
  *
  * The file never leaves the machine, so it has the byte order of the host.
@@ -28,7 +28,8 @@ struct counters_past {
 };
 _Static_assert(sizeof(struct counters_past) == 24, "counters format");
 
-/* A text. Whole words, so that a reader never races with a byte. */
+/* A text, in words of 64 bits, so that it is read and written atomically word
+ * by word. */
 struct counters_words {
     _Atomic uint64_t seq;  /* odd: the text is being written */
     _Atomic uint64_t when; /* wall ns */
@@ -50,8 +51,8 @@ struct counters_head {
     struct counters_words texts[COUNTERS_TEXTS];
     uint32_t boot_time;                      /* with boot_id; 0: not known */
     _Alignas(64) _Atomic uint64_t past_next; /* entries ever in the journal */
-    _Atomic uint64_t folds; /* twice the starts that have added up earlier runs;
-                               odd: one is doing so */
+    _Atomic uint64_t folds; /* + 2 in each start, to add up earlier runs
+                               (runs_fold); odd while it does so */
 };
 _Static_assert(offsetof(struct counters_head, boot_id) == 56,
                "counters format");

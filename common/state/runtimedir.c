@@ -254,8 +254,8 @@ static bool folder_same(const char *a, const char *b)
 }
 
 /* Return true if the state folder `home` is a copy, which has nothing in
- * flight. It is one if the note was written in another folder, and the note
- * there names the same runtime folder or cannot be read. */
+ * flight: its note was written in another folder, and the note that is now in
+ * that folder names the same runtime folder or cannot be read. */
 static bool note_copied(const struct note *note, const char *home)
 {
     struct note other;
@@ -370,7 +370,7 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
             p, EX_CANTCREAT, -err,
             "cannot make %s as user %s: %s; give another " FLAG " DIR", root,
             folder_user(geteuid(), user), errno_text(-err));
-    /* Another process may have made it. */
+    /* Check it again: another process may have made it. */
     err = folder_root(root, true, link, &folder_runtime, p);
     if (err)
         return err;
@@ -473,10 +473,11 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     return err;
 }
 
-/* Crash before the note is written: it names the folder of the last worker,
- * which holds no messages. Crash after it: that folder is left over, without
- * messages. If the note already names the folder and the disk is full, the
- * start goes on: the note merely does not say that a worker is running. */
+/* Crash before the note is written: the old note names the folder of the last
+ * worker, which holds no messages. Crash after that: the last worker's folder
+ * stays, without messages. If the note already names the folder and the disk is
+ * full, the start goes on: the note merely does not say that a worker is
+ * running. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)
 {

@@ -68,8 +68,8 @@ bool runtimedir_folder(char out[PATH_MAX], const char *root, const char *home);
  * that folder, and one with another --runtime-dir is refused. */
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p);
-/* Note the folder, then remove the one that the last worker had, if that was
- * another. Must be called before the first message is received. */
+/* Write the note, then remove the folder of the last worker if it is another
+ * one. Must be called before the first message is received. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p);
 /* Write the note again, after it was removed; 0 or -errno. */

@@ -1,10 +1,10 @@
 /* state_forget.h - remove the folders of a queue for good
  *
- * WHAT   The folder of a queue in the state directory is renamed, in one step;
- *        then the queue is forgotten. After that, its folder in the runtime
- *        directory and its files are removed. After a crash the rest still has
- *        the other name, where no program looks for queues, and the next call
- *        for that queue removes it.
+ * WHAT   Renames the folder of a queue in the state directory; from that step
+ *        on the queue is forgotten. Then removes the queue's folder in the
+ *        runtime directory and all its files. After a crash the remaining files
+ *        are under the new name, where no program looks for queues, and the
+ *        next call for that queue removes them.
  * WHO    mqctl forget; one thread.
  * OWNS   The lock of the folder, from open to close: no worker starts.
  * FAILS  A problem: 69 a worker is running; 73 not the folder of a queue, or it

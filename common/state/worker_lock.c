@@ -85,8 +85,8 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
 /* Find the phase, as worker_phase does. *seen is set if the worker's process is
  * visible from here. The worker sets COUNTERS_CAP in its counters when it
  * begins to take messages. Before that, the counters are missing or are the
- * last worker's. Counters removed later look the same, so only a young worker
- * counts as starting. */
+ * last worker's. Counters that were removed later look the same, so without its
+ * counters only a young worker counts as starting. */
 static enum worker_phase phase_look(const struct statedir *dir, bool *seen)
 {
     char pidfile[PATH_MAX], path[PATH_MAX];

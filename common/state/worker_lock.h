@@ -1,12 +1,12 @@
 /* worker_lock.h - whether a worker is running, and its state: ask the lock, not
  * the pid
  *
- * WHAT   A worker is running if and only if the lock on its pidfile is held, or
- *        on the folder, in case the pidfile was removed
- *        (worker/files/pid_file.h takes both, flock(2)). The kernel releases
- *        them when the worker dies, before any process has waited for it, and
- *        every namespace sees them; a pid may be that of a zombie, of another
- *        process, or of another namespace.
+ * WHAT   A worker is running if and only if its pidfile is locked or, in case
+ *        the pidfile was removed, the folder is (worker/files/pid_file.h locks
+ *        both, flock(2)). The kernel releases the locks when the worker dies,
+ *        before any process has waited for it, and every namespace sees them; a
+ *        pid may be that of a zombie, of another process, or of another
+ *        namespace.
  * WHO    mqsend, mqdlq and mqctl; the worker, when it starts. Any thread.
  *        Changes nothing.
  * FAILS  WORKER_UNSEEN: the lock cannot be inspected from here.
