@@ -20,11 +20,12 @@
 
 /* ---- the note ---- */
 
-/* Write `note` to the file, or remove the file; on a pool thread. If the process
- * is killed before that, the order was not answered yet, and the next worker
- * starts as if the order had not been given. A note already in the file is not written
- * again: each write is an event in the folder, after which the worker checks
- * its files and calls pause_put_back, which would lead to the next write. */
+/* Write `note` to the file, or remove the file; on a pool thread. If the
+ * process is killed before that, the order was not answered yet, and the next
+ * worker starts as if the order had not been given. A note that is already in
+ * the file is not written again: each write is an event in the folder, after
+ * which the worker checks its files and calls pause_put_back, which would lead
+ * to the next write. */
 static int note_save(struct chore *chore)
 {
     struct pause *p = CONTAINER_OF(chore, struct pause, chore);
@@ -277,7 +278,7 @@ static void handlers_terminate(struct timer *timer)
                  F_STR("next", "terminating their handlers. The messages are "
                                "kept, and no attempt is counted"));
     s->ending = true;
-    if (signal == SIGKILL) /* if handlers are threads, `last` exits below */
+    if (signal == SIGKILL) /* for a plugin, `last` exits below */
         counters_gauge(f->counters, COUNTERS_ENDED_NS, clock_wall_ns());
     if (f->ops->stop)
         f->ops->stop(f->handler, signal);
@@ -302,8 +303,8 @@ void stop_worker(struct stop *s, int signal)
     if (signal == SIGQUIT) {
         s->ending = true;
         /* Handlers in this process are stopped by the timer, in the next round
-         * of the loop: that exits the process, so the client of the order must
-         * get its answer before. */
+         * of the loop: that may exit the process, and the client of the order
+         * must get its answer first. */
         if (!f->ops->within)
             f->ops->stop(f->handler, SIGKILL);
     }

@@ -83,15 +83,15 @@ struct stop {
     struct timer timer;
     struct timer again; /* when it fires, the worker stops to be restarted */
     int signals;        /* number of orders to stop so far */
-    bool drained;       /* an operator ordered it: do not restart */
+    bool drained;       /* an operator ordered a drain: do not restart */
     bool ending;        /* SIGTERM or SIGKILL was sent to handlers */
     void (*last)(void *arg);
     void *arg;
 };
 
 /* `last` writes what can be written and exits the process. It is called in
- * place of SIGKILL if handlers are threads of this process, and does not
- * return. */
+ * place of SIGKILL if handlers are a plugin's functions, and does not return.
+ */
 void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
                void *arg);
 /* Stop the worker as by this signal: SIGTERM, SIGINT, SIGQUIT; 0: SIGTERM. */
