@@ -223,9 +223,9 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (unwatched)
         log_warn("clock_not_watched", F_STR("queue", e->flow.set->queue),
                  F_STR("error", errno_text(-unwatched)),
-                 F_STR("next", "restart the worker after the clock was set or "
-                               "the machine was suspended, or waiting messages "
-                               "run too early or too late"));
+                 F_STR("next", "restart the worker whenever the clock was set "
+                               "or the machine was suspended; otherwise "
+                               "waiting messages run too early or too late"));
     if (!err)
         err = peeker_open(&e->flow.peeker,
                           &(struct peeker_setup){.loop = e->flow.loop,
@@ -401,8 +401,8 @@ static void started_log(struct engine *e)
                              "a kill can lose messages in flight; give a "
                              "--runtime-dir on a tmpfs"
                            : "a kill while the file is written back loses the "
-                             "message in hand; give a --runtime-dir on a "
-                             "tmpfs"));
+                             "message that is being received; give a "
+                             "--runtime-dir on a tmpfs"));
 }
 
 /* The values of the last log line of a run. */

@@ -107,7 +107,8 @@ void problem_limit(struct problem *p, int err)
         memory_advice(p);
     } else if (err == ENFILE) {
         text_append(p->text, sizeof p->text,
-                    "; all of the machine are in use: `sysctl fs.file-max`");
+                    "; this is the limit of the machine, raise it: `sysctl "
+                    "fs.file-max`");
     } else {
         getrlimit(RLIMIT_NOFILE, &limit);
         want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;

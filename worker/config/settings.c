@@ -334,8 +334,8 @@ static const struct option_row rows[] = {
      .words = "text|json|human|auto", .preset = "auto", AT(log_format),
      .under = "Log",
      .help = "lines on stderr: text is key=value, human is short and coloured; "
-             "auto is human on a terminal, else text; in the journal without "
-             "the time"},
+             "auto is human on a terminal, else text; lines in the journal "
+             "have no time"},
     {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
      .preset = "200", AT(stderr_rate), LIVE,
      .help = "lines of the handlers' stderr that are logged per second, in "

@@ -105,10 +105,10 @@ static int custody_tie(const struct inherit *i, const char *path,
         if (!err && !custody_empty(c))
             log_warn("custody_of_other_store",
                      F_STR("queue", i->flow->set->queue), F_STR("file", path),
-                     F_STR("next", "messages in flight of a store that is not "
-                                   "here run again, marked as redelivered; if "
-                                   "that store comes back, those that were "
-                                   "retries run once more from there"));
+                     F_STR("next", "messages in flight that belong to another "
+                                   "store run again, marked as redelivered; if "
+                                   "that store is put back, the retries among "
+                                   "them run once more"));
         FAULT_POINT("custody_tie_before_doubt");
         if (!err)
             err = store_doubt(i->mq->store);

@@ -121,15 +121,15 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
     if (held && owner <= 0 && l->folder_taken)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "queue %s already has a consumer whose pidfile was "
-                           "removed, or mqctl move or mqctl forget has it: "
-                           "find it with `fuser -v %s`, and wait for its end "
-                           "or stop it",
+                           "removed, or mqctl move or mqctl forget is running: "
+                           "find the process with `fuser -v %s`, and stop it "
+                           "or wait until it exits",
                            queue, l->folder_path);
     if (!held)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
-                           "pidfile %s: another program looks whether a worker "
-                           "runs, and does not end; find it with fuser(1) and "
-                           "stop it",
+                           "pidfile %s: a program that checks whether a worker "
+                           "is running does not finish; find it with fuser(1) "
+                           "and stop it",
                            path);
     if (owner <= 0)
         return problem_set(p, EX_UNAVAILABLE, EEXIST,
@@ -140,9 +140,10 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
     if (ended)
         return problem_set(p, EX_UNAVAILABLE, EEXIST,
                            "queue %s already has a consumer: pid %d (%s), "
-                           "which is not seen from here: it runs in another "
-                           "container, or has ended and what it was starting "
-                           "has its lock; find it with fuser(1) and stop it",
+                           "which is not visible here: it is running in "
+                           "another container, or it has exited and a process "
+                           "that it was starting still has its lock; find the "
+                           "process with fuser(1) and stop it",
                            queue, (int)owner, path);
     if (queue[0] != '/')
         return problem_set(p, EX_UNAVAILABLE, EEXIST,
@@ -152,8 +153,8 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                            queue, (int)owner, path, (int)owner);
     return problem_set(p, EX_UNAVAILABLE, EEXIST,
                        "queue %s already has a consumer: pid %d (%s); "
-                       "stop it with kill %d, or have it run more at "
-                       "once: mqctl set %s max-concurrency=N",
+                       "stop it with kill %d, or let it run more handlers at "
+                       "the same time: mqctl set %s max-concurrency=N",
                        queue, (int)owner, path, (int)owner, SHELL_QUEUE(queue));
 }
 

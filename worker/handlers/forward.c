@@ -187,8 +187,8 @@ static void forward_send(struct handler *h, const struct delivery *d,
     if (size > room) {
         forward_refuse(out,
                        "not forwarded: %zu bytes with its header, but the "
-                       "destination allows %zu; recreate that with "
-                       "--message-size %zu or more, then mqdlq replay",
+                       "destination allows %zu; recreate the destination with "
+                       "--message-size %zu or more, then run mqdlq replay",
                        size, room, size);
         return;
     }

@@ -311,8 +311,8 @@ static void source_retry_wait(struct on_dead *h, int err, uint64_t *wait_ns)
     if (first)
         log_error("on_dead_store", F_STR("queue", h->with.set->queue),
                   F_STR("error", errno_text(-err)), F_DURATION("in", *wait_ns),
-                  F_STR("next", "look at the disk of the store; it is tried "
-                                "again, and no letter is left out"));
+                  F_STR("next", "check the disk of the store; the worker tries "
+                                "again, and skips no letter"));
     stop_wait(h, *wait_ns);
 }
 
@@ -341,8 +341,9 @@ static void run_settle(struct on_dead *h, const struct source_hook *hook,
                  F_INT("letter", hook->letter), F_STR("error", h->out.error),
                  F_STR("error_text", text[0] ? text : NULL),
                  F_DURATION("in", in),
-                 F_STR("next", "it is run again, and for other letters "
-                               "meanwhile; mqdlq discard ends that"));
+                 F_STR("next", "the command will run again for this letter, "
+                               "and meanwhile for others; to end that, discard "
+                               "the letter with mqdlq discard"));
     }
     while ((err = source->local->hook_end(source, hook->n, succeeded, &next)) !=
            0) {

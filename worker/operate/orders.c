@@ -517,8 +517,7 @@ static json_t *answer_cancel_running(struct request *r)
         return orders_refusal(
             EX_UNAVAILABLE,
             "a C function runs in the worker itself and cannot be "
-            "ended from outside; it has its time limit, and sees "
-            "mqw_cancelled after it");
+            "killed; after its time limit, mqw_cancelled returns 1 to it");
     if (r->count == 0)
         return orders_refusal(EX_USAGE, "cancel-running: give ids of messages");
     for (size_t i = 0; i < r->count; i++)
@@ -620,9 +619,9 @@ static json_t *answer_group(struct request *r)
                               "try again");
     if (err == -EINVAL)
         return orders_refusal(
-            EX_USAGE, "group: give close or open, the key of a group in "
-                      "hexadecimal, and for close, if some of it is spooled, "
-                      "the key of the last one in the spool with a minus");
+            EX_USAGE, "group: give close or open, then the key of a group in "
+                      "hexadecimal; for close, if messages of the group are "
+                      "spooled, also a minus and the key of the last of them");
     return json_pack("{s:b, s:b}", "ok", 1, "known", err == 0);
 }
 

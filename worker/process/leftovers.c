@@ -409,9 +409,9 @@ int process_search_end(struct process_search *m,
                 if (m->found[i].end >= 0)
                     log_warn("process_stays", F_INT("pid", m->found[i].pid),
                              F_STR("next",
-                                   "it was killed and has not ended; its "
-                                   "message waits for it; see what it waits "
-                                   "for in /proc/PID/stack"));
+                                   "the process was killed and has not exited, "
+                                   "so its message has to wait; "
+                                   "/proc/PID/stack shows where it is stuck"));
         }
         sum += killed;
     } while (killed > 0);
@@ -738,8 +738,8 @@ int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
             while (poll(&end, 1, WARN_MS) <= 0)
                 log_warn("leftover_stays", F_INT("pid", l->pgid),
                          F_STR("next",
-                               "its message waits until it has ended; see "
-                               "what it waits for in /proc/PID/stack"));
+                               "its message waits until it has exited; "
+                               "/proc/PID/stack shows where it is stuck"));
             groups++;
         }
         fd_close(&leader.end);

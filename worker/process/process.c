@@ -493,8 +493,8 @@ void command_init(struct command *c, char *const *argv, uint64_t nonce)
     }
     log_error("handler_not_found", F_STR("command", argv[0]),
               F_STR("error", why),
-              F_STR("next", "messages are kept; put the command in place "
-                            "and they run"));
+              F_STR("next", "messages are kept; install the command, and they "
+                            "will run"));
 }
 
 /* Start the command where it was at init; if it is not there any more, look it

@@ -25,9 +25,9 @@ static void dropped_log(struct timer *timer)
     if (lines)
         log_warn("handler_stderr_dropped", F_STR("queue", l->set->queue),
                  F_UINT("lines", lines), F_UINT("rate", l->set->stderr_rate),
-                 F_STR("next", "a letter has the last 4 KiB all the same; "
-                               "--stderr-rate N logs more lines a second, 0 "
-                               "all"));
+                 F_STR("next", "a dead letter still gets the last 4 KiB; to "
+                               "log more lines a second, raise --stderr-rate, "
+                               "or set it to 0 to log all"));
 }
 
 void stderr_limit_init(struct stderr_limit *l, const struct settings *set,

@@ -318,7 +318,7 @@ Test(lock, what_holds_the_lock_of_a_dead_owner_for_long_is_told_as_that)
     clock_passes = (bool (*)(void))0;
     cr_assert_geq(clock_mono_ns() - start, 29 * NS_PER_S);
     cr_assert_eq(p.status, EX_UNAVAILABLE);
-    cr_assert(strstr(p.text, "or has ended"), "%s", p.text);
+    cr_assert(strstr(p.text, "or it has exited"), "%s", p.text);
     cr_assert(strstr(p.text, "fuser"), "%s", p.text);
     cr_assert_null(strstr(p.text, "with kill"), "%s", p.text);
     close(o.go);
