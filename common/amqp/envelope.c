@@ -119,8 +119,8 @@ static bool field_is_brokers(amqp_bytes_t key)
            field_named(key, "x-acquired-count");
 }
 
-/* Continue a hash of 128 bits: FNV-1a twice, the second one from another seed
- * and over other bytes. */
+/* Continue a hash of 128 bits: FNV-1a twice, the second time from another seed
+ * and over changed bytes. */
 static void hash_add(uint64_t h[2], const void *data, size_t size)
 {
     const unsigned char *at = data;
@@ -289,7 +289,7 @@ static void entry_put(struct writing *w, amqp_table_entry_t entry)
     w->entries[w->count++] = entry;
 }
 
-/* Return true if the copy has this header of the original, unchanged. */
+/* Return true if the copy keeps this header of the original unchanged. */
 static bool field_stays(amqp_bytes_t key, const struct envelope_change *c)
 {
     static const char *const renewed[] = {
@@ -307,8 +307,8 @@ static bool field_stays(amqp_bytes_t key, const struct envelope_change *c)
            !field_is_brokers(key);
 }
 
-/* Write the history: of the attempts of the original and the new ones, the
- * first and the last ones. */
+/* Write the history: the attempts of the original, then the new ones. If there
+ * are too many, keep the first attempt and the last ones. */
 static void history_write(struct writing *w, const amqp_table_t *old,
                           const struct envelope_change *c)
 {

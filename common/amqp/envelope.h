@@ -4,13 +4,13 @@
  *        the text header of common/message from them. Writes the properties of
  *        a copy that the worker publishes: a retry, a delayed message, a dead
  *        letter. Writes properties for a message that comes from a POSIX queue.
- *        Reads why and when a dead letter died, each attempt with its machine,
- *        and the end of the last stderr.
+ *        Reads from a dead letter why and when it died, each attempt with its
+ *        machine, and the end of the last handler's stderr.
  * WHO    The worker's source on a broker and its --forward, mqsend, mqdlq and
  *        mqctl move. Any thread; the functions share nothing.
  * OWNS   A pool of librabbitmq, from envelope_copy or envelope_make to
  *        envelope_copy_free, and from letter_envelope_read to
- *        letter_envelope_free; the text of a letter points into it.
+ *        letter_envelope_free. The texts of a letter point into its pool.
  * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded; -EMSGSIZE: they
  *        are too long.
  *
@@ -37,12 +37,12 @@ struct envelope {
     struct ulid id;
     bool derived;      /* the id was made from the message, because no ULID
                         * came with it: equal messages share it */
-    bool resent;       /* it may have been sent twice */
+    bool resent;       /* its sender may have sent it twice */
     uint64_t attempt;  /* number of failed attempts */
     uint64_t replay;   /* number of its replays as a dead letter */
-    uint64_t hop;      /* number of queues that it has waited in */
-    uint64_t line;     /* the same for all copies of one original; 0: it is
-                        * not a copy */
+    uint64_t hop;      /* number of wait queues that it has been in */
+    uint64_t line;     /* random number shared by all copies of one original;
+                        * 0: not a copy */
     uint64_t sent_ns;  /* wall, ns, written by the sender; 0: not given */
     uint64_t first_ns; /* wall; first receipt by a worker; 0: none */
     uint64_t due_ns;   /* wall; time before which it must not run; 0: now */
@@ -100,15 +100,15 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
  * did not fit. On 0 envelope_copy_free must follow. */
 int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
                   const struct envelope_change *change, bool plain);
-/* Write the properties of a message of a POSIX queue. `h` is as header_parse
- * read it from `data`, or all 0. The result points into `data` until
- * envelope_copy_free. */
+/* Write the properties of a message of a POSIX queue. `h` is the header that
+ * header_parse read from `data`, or all 0 without a header. The result points
+ * into `data` until envelope_copy_free. */
 int envelope_make(struct envelope_copy *out, uint32_t priority,
                   const void *data, const struct header *h,
                   const struct envelope_change *change);
 void envelope_copy_free(struct envelope_copy *c);
-/* Add a failed attempt to the encoded properties of a message. The bytes of
- * `out` are new, to be freed by the caller. */
+/* Add a failed attempt to the encoded properties of a message. The caller frees
+ * the bytes of `out`. */
 int envelope_attempt_add(amqp_bytes_t *out, amqp_bytes_t raw,
                          const struct ulid *id,
                          const struct envelope_attempt *failed);
@@ -133,6 +133,8 @@ struct letter_envelope {
     amqp_pool_t pool;
 };
 
+/* Read the properties of a dead letter. On 0 letter_envelope_free must follow.
+ */
 int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw);
 /* Write the properties of another copy of the same letter, without the broker's
  * count of its deliveries. On 0 envelope_copy_free must follow. */

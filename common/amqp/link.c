@@ -132,7 +132,7 @@ amqp_table_entry_t entry_true(const char *name)
 
 /* Have the kernel close the connection when the peer has been silent for `ms`,
  * whether data waits for its acknowledgement or nothing is sent (tcp(7):
- * TCP_USER_TIMEOUT also bounds the keepalive probes); 0: as the system has it.
+ * TCP_USER_TIMEOUT also bounds the keepalive probes); 0: the kernel's default.
  * This finds a host that is cut off sooner than heartbeats do, and does not
  * wake this process. If the option is refused, the heartbeats find it. */
 static void silence_limit(int fd, unsigned ms)
@@ -407,8 +407,8 @@ static int host_connect(struct link *l, const struct link_setup *setup,
 }
 
 /* Log in to the connected host, refuse a server that may lose messages, and
- * open the channel. Without our capabilities the broker would not report that
- * it cancels a consumer, nor that it accepts no messages. */
+ * open the channel. The broker reports a cancelled consumer, and that it
+ * accepts no messages, only to a client that names these capabilities. */
 static int host_log_in(struct link *l, const struct link_setup *setup,
                        struct problem *p)
 {

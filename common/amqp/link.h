@@ -6,9 +6,9 @@
  *        librabbitmq. After an error other than -EPROTO only link_close may
  *        follow.
  * OWNS   The connection. Borrows the setup until link_open returns.
- * FAILS  open: a problem. 69 no host answers, or none is a server that can be
- *        used; 77 user, password or rights; 66 no such virtual host; 78 TLS.
- *        Others -errno: the connection is gone.
+ * FAILS  link_open: a problem. 69 no host answers, or no server can be used; 77
+ *        user, password or rights; 66 no such virtual host; 78 TLS. Other
+ *        functions: -errno; the connection is lost, except after -EPROTO.
  */
 #ifndef COMMON_AMQP_LINK_H
 #define COMMON_AMQP_LINK_H
@@ -34,7 +34,7 @@ struct link_setup {
     const struct broker_operand *operand;
     const char *password;
     struct broker_tls tls;
-    const char *name; /* as the broker lists the connection */
+    const char *name; /* by which the broker lists the connection */
     unsigned limit_s; /* for a host to answer; 0: the usual limits */
 };
 
@@ -42,12 +42,12 @@ struct link {
     amqp_connection_state_t c;
     int fd;
     unsigned host;   /* index in the operand's hosts */
-    unsigned server; /* its version: 0x030a08 is 3.10.8 */
+    unsigned server; /* version of the server: 0x030a08 is 3.10.8 */
     char version[32];
     bool blocked;       /* the broker accepts no messages */
     bool limited;       /* a queue has a delivery limit that is not ours */
     char why[LINK_WHY]; /* reason of the last error */
-    uint16_t code;      /* the broker's for `why`: 404, 406, ...; 0: none */
+    uint16_t code;      /* broker's code of that error, such as 404; 0: none */
 };
 
 /* Connect to one of the hosts, in turn from `first` on, until one lets us in or
@@ -98,9 +98,9 @@ struct incoming {
     uint64_t tag;         /* 0: no message has begun */
     bool redelivered;     /* the broker has delivered it before */
     char consumer[24];    /* name of the consumer; "": it is longer */
-    unsigned char *block; /* NULL: its header has not come */
-    amqp_bytes_t raw;     /* in `block`, as `body` */
-    unsigned char *body;
+    unsigned char *block; /* NULL until the header frame has come */
+    amqp_bytes_t raw;     /* encoded properties, in `block` */
+    unsigned char *body;  /* in `block` */
     size_t body_size, filled;
 };
 

@@ -67,8 +67,8 @@ bool confirms_full(const struct confirms *c)
     return first && c->numbers - first->number >= WINDOW;
 }
 
-/* Take the messages that this acknowledgement names off the list, even after an
- * error: the connection ends, but these messages are confirmed. */
+/* Remove the messages that this acknowledgement names from the list, even after
+ * an error: the connection ends, but these messages are confirmed. */
 static int confirms_acknowledge(struct confirms *c, const amqp_basic_ack_t *ack)
 {
     struct unconfirmed *u, *next;
@@ -158,13 +158,13 @@ struct publisher {
     uint64_t wait_ns; /* before the next try to connect */
     uint64_t confirmed;
     uint64_t returned; /* on this connection: no queue took them */
-    uint64_t acked;    /* since the first return, those returned included */
+    uint64_t acked;    /* since the first return; also returned messages */
     bool twice;        /* some were sent on another connection before */
     struct confirms confirms;
     struct unconfirmed_list waiting;   /* to be published, before later ones */
     unsigned count;                    /* of both lists */
-    unsigned declared[PARTITIONS_MAX]; /* of each part, bits of the wait queues
-                                        * that exist */
+    unsigned declared[PARTITIONS_MAX]; /* for each part: a bit for each wait
+                                        * queue that exists */
     char scratch[PROPERTIES_MOST];
 };
 
@@ -204,10 +204,9 @@ static int copy_send(struct publisher *b, struct copy *c)
     return err;
 }
 
-/* Count a message that the broker acknowledged. The first return ends the
- * sending (-ENOENT), so returned messages need not be told apart: of the
- * messages acknowledged from there on, as many as were returned are in no
- * queue. */
+/* Count a message that the broker acknowledged. After the first return nothing
+ * more is sent (-ENOENT), and only numbers are needed: of the messages
+ * acknowledged from then on, `returned` are in no queue and the others are. */
 static int on_confirmed(void *arg, struct unconfirmed *u)
 {
     struct publisher *b = arg;
@@ -232,8 +231,8 @@ static void on_returned(void *arg, amqp_bytes_t properties)
 
 /* ---- the connection ---- */
 
-/* Have the channel confirm. A channel that was opened again after an error does
- * not. */
+/* Have the broker confirm messages. This must be repeated on each new channel.
+ */
 static int confirms_set(struct publisher *b, struct problem *p)
 {
     int err = confirms_begin(&b->confirms, b->link);
@@ -348,7 +347,7 @@ static int confirms_wait(struct publisher *b, unsigned count, struct problem *p)
             err = -ETIMEDOUT;
     }
     if (err == -ENOENT) { /* no queue took a message */
-        /* Learn of each message that was sent whether a queue has it. */
+        /* Read the other confirms, to count the messages that a queue has. */
         end = clock_mono_ns() + REST_NS;
         while (b->count > 0 && (!err || err == -ENOENT) &&
                !publisher_stopping(b) && clock_mono_ns() < end) {

@@ -4,10 +4,10 @@
  *        on one connection and are not confirmed; its owner decides what
  *        follows. A `publisher` is for programs that can wait: it keeps a copy
  *        of each message until the broker has confirmed it. After a nack or a
- *        lost connection, it connects again and publishes what was not
- *        confirmed, marked as resent.
+ *        lost connection, the publisher connects again and publishes the
+ *        unconfirmed messages, marked as resent.
  * WHO    confirms: the worker's outbox, and the publisher. publisher: mqsend,
- *        mqdlq, and each lane of mqworker --forward. One thread at a time.
+ *        mqdlq, and each work item of mqworker --forward. One thread at a time.
  * OWNS   confirms: nothing, the messages are their owner's. A publisher: its
  *        connection, and its copies.
  * FAILS  confirms: -errno, and only link_close may follow. A publisher: a
@@ -31,19 +31,20 @@
 /* A message to publish, inside a struct of its owner. */
 struct unconfirmed {
     TAILQ_ENTRY(unconfirmed) link;
-    uint64_t number;  /* of the publishing on its connection, 1 and up */
-    uint64_t sent_ns; /* clock_mono_ns of the publishing */
-    bool resent;      /* published on an earlier connection, too */
+    uint64_t number;  /* of the message on its connection, 1 and up */
+    uint64_t sent_ns; /* clock_mono_ns when it was published */
+    bool resent;      /* also published on an earlier connection */
 };
 TAILQ_HEAD(unconfirmed_list, unconfirmed);
 
 struct confirms {
     struct unconfirmed_list sent; /* published and not confirmed, by number */
-    uint64_t numbers;             /* given on this connection */
-    /* The broker has the message, or has returned it before; it is on no list
-     * now. 0, or -errno to end the connection. */
+    uint64_t numbers;             /* last number given on this connection */
+    /* Called by confirms_read when the broker has acknowledged the message,
+     * which is on no list now. 0, or -errno to end the connection. */
     int (*confirmed)(void *arg, struct unconfirmed *u);
-    /* No queue took the message with these properties. Its confirm follows. */
+    /* Called by confirms_read if no queue took the message with these
+     * properties; `confirmed` follows. */
     void (*returned)(void *arg, amqp_bytes_t properties);
     void *arg;
 };
@@ -93,11 +94,11 @@ int publisher_put(struct publisher *b, const char *queue,
 int publisher_flush(struct publisher *b, struct problem *p);
 /* Count the confirmed messages. */
 uint64_t publisher_confirmed(const struct publisher *b);
-/* Count the messages that are certainly in no queue, after -ENOENT. 0 if some
- * were published twice, as the first time may have been enough. */
+/* Count the messages that are certainly in no queue, after -ENOENT. Returns 0
+ * if some were published twice: a queue may have them from the first time. */
 uint64_t publisher_refused(const struct publisher *b);
 /* Create the queue for messages that wait for `ms`, if it is missing. Asks the
- * broker once for each. */
+ * broker only once about each queue. */
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p);
 /* Return the most bytes that a body may have, if the broker refused a longer

@@ -11,7 +11,7 @@
 #define LIBRARY "librabbitmq.so.4" /* of all versions since 0.5 */
 
 void (*rabbit_calls[RABBIT_COUNT])(void);
-static char refused[256]; /* why the library was not loaded; "": it was */
+static char refused[256]; /* error text of the loading; "": none */
 
 static void load_once(void)
 {

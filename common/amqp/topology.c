@@ -1,11 +1,12 @@
 /* topology.c - the queues that a worker's queue needs on a broker (see
  * topology.h)
  *
- * No queue expires: that would delete its messages. Every queue has both
- * x-dead-letter-strategy and x-overflow: without one of them the broker moves a
- * message to another queue at most once, and reports no error. All messages of
- * a wait queue wait equally long: the broker checks only the head of a queue,
- * so a message would be kept by one in front of it that waits longer.
+ * No queue expires: that would delete its messages. Every queue with a
+ * dead-letter exchange has both x-dead-letter-strategy and x-overflow: without
+ * one of them the broker moves a message to another queue at most once, and
+ * reports no error. All messages of a wait queue wait equally long: the broker
+ * checks only the head of a queue, so a message with a longer wait would hold
+ * up those behind it.
  */
 #include "common/amqp/topology.h"
 
@@ -133,17 +134,18 @@ unsigned topology_index(uint64_t ms)
 }
 
 #define LIMIT    "x-delivery-limit"
-#define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
+#define DEAD_KEY "dead" /* key by which the exchange routes to NAME.dead */
 
 /* A queue's declaration. Not to be copied: `name` and the entries point into
- * it. What the broker drops from the queue goes to `exchange` ("": the default
- * one) with the key `net`, the name of the queue that catches it. */
+ * it. A message that the broker drops from the queue goes to `exchange` ("":
+ * the default one) with the key `net`: the name of the queue that catches the
+ * message, or DEAD_KEY. */
 struct queue_spec {
     const char *name;
     amqp_table_entry_t entries[QUEUE_SPEC_ARGUMENTS];
     int count;
     bool limited;     /* the last argument is a delivery limit */
-    uint64_t wait_ms; /* of a wait queue; 0: it is none */
+    uint64_t wait_ms; /* length of a wait queue; 0: it is another queue */
     char own[TOPOLOGY_NAME], exchange[TOPOLOGY_NAME], net[TOPOLOGY_NAME];
 };
 
@@ -161,9 +163,9 @@ static unsigned topology_part_count(const struct topology *t)
 /* Make the declaration of queue number `i`, from 0 up: the parts of NAME, or
  * NAME itself; NAME.dead and NAME.dead.kept; the wait queues of each part.
  * Returns false if there is no such number.
- * Set no limit of deliveries, as mqdlq adds to their number each time it reads
- * a letter. Servers before 4.0 have no limit unless asked, and there a limit of
- * -1 deletes every message. */
+ * Sets no limit of deliveries, because each reading by mqdlq counts as one.
+ * Servers before 4.0 have no limit unless asked, and there a limit of -1
+ * deletes every message. */
 static bool queue_spec_make(struct queue_spec *q, const struct link *l,
                             const struct topology *t, unsigned i)
 {
@@ -373,8 +375,8 @@ static int queue_bind(struct link *l, const char *exchange, const char *queue,
 }
 
 /* Return YES if there is a queue of that name, with the number of its messages
- * if `messages` is not NULL; NO; or a problem. NO, too, if the user may not see
- * it: topology_open reports that. */
+ * if `messages` is not NULL; NO; or a problem. Also NO if the user may not see
+ * the queue: topology_open reports that. */
 static int queue_is_there(struct link *l, const struct topology *t,
                           const char *name, uint32_t *messages,
                           struct problem *p)
@@ -389,9 +391,9 @@ static int queue_is_there(struct link *l, const struct topology *t,
     return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
-/* Refuse a queue that its worker would not serve. A worker with partitions
- * would never empty a queue without them, and senders put no message into a
- * queue beside partitions; one that exists already may still be used. */
+/* With partitions, refuse an existing queue NAME, which their worker would
+ * never empty. Without, refuse to create NAME beside a part NAME.0, because no
+ * sender would use the new queue; an existing NAME may be used. */
 int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};
@@ -444,8 +446,8 @@ int topology_number(struct link *l, const struct topology *t, struct problem *p)
                        exchange);
 }
 
-/* The nets come first: messages that a queue drops would be lost while its net
- * is missing. */
+/* Create NAME.dead.kept and NAME.dead first: while the queue that catches them
+ * is missing, dropped messages would be lost. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p)
 {
     unsigned parts = topology_part_count(t);
@@ -459,8 +461,9 @@ int topology_open(struct link *l, const struct topology *t, struct problem *p)
     if (err || !t->partitions)
         return err;
     /* The exchange routes to each part by its number, and to the dead letters.
-     * It comes last: the parts have its name as an argument, with their number
-     * in it, so the broker has refused another number by now. */
+     * It comes last: its name, which contains how many parts there are, is an
+     * argument of each part, so the broker has refused a wrong number before.
+     */
     err = exchange_declare(l, topology_exchange(t, exchange), t->no_create);
     if (!err && !t->no_create)
         err = queue_bind(l, exchange, topology_dead(t, name), DEAD_KEY);

@@ -4,13 +4,13 @@
  *        NAME.wait.<ms>    delayed messages and retries; a few lengths
  *        NAME.dead         the dead letters
  *        NAME.dead.kept    letters that the broker drops from NAME.dead
- *        With N partitions, NAME is NAME.0 and up, each with wait queues of its
- *        own, and the exchange NAME.partitions.<N> routes to them. A group is
- *        in the part CRC-32 of its name modulo N, which senders and receivers
- *        compute for themselves.
+ *        With N partitions, the messages are in the parts NAME.0, NAME.1, ...
+ *        Each part has its own wait queues, and the exchange
+ *        NAME.partitions.<N> routes to the parts. A group is in part number
+ *        CRC-32(its name) modulo N, which senders and receivers compute.
  *        All are quorum queues with at-least-once dead lettering, so that the
- *        broker confirms each of its own moves. What the broker would drop from
- *        a queue goes to the next one: from NAME to NAME.dead.
+ *        broker confirms each of its own moves. A message that the broker would
+ *        drop from a queue goes to another: from NAME to NAME.dead.
  * WHO    The worker's inbox and outbox, its --forward, mqsend, mqdlq and mqctl
  *        doctor, each on the thread that has the link. The functions without a
  *        link: any thread.
@@ -35,7 +35,7 @@ struct topology {
     const struct broker_operand *operand;
     bool no_create;          /* use existing queues as they are */
     bool allow_unreplicated; /* use a classic queue as it is */
-    unsigned partitions;     /* 0: it is one queue */
+    unsigned partitions;     /* 0: NAME is a single queue */
 };
 
 /* Create NAME, NAME.dead, NAME.dead.kept and the exchange if they are missing.
@@ -49,7 +49,8 @@ int topology_unlike(struct link *l, const struct topology *t,
  */
 int topology_number(struct link *l, const struct topology *t,
                     struct problem *p);
-/* Create the wait queue of a part for `ms`, one of the lengths, if missing. */
+/* Create the wait queue of a part, if missing, for `ms`: a length of
+ * topology_length. */
 int topology_wait(struct link *l, const struct topology *t, unsigned part,
                   uint64_t ms, struct problem *p);
 /* Check that the queue of a part exists. If only its wait queue were created, a
@@ -61,7 +62,7 @@ int topology_there(struct link *l, const struct topology *t, unsigned part,
 int topology_count(struct link *l, const char *queue, uint32_t *messages,
                    uint32_t *consumers);
 
-/* The state of one of its queues. */
+/* The state of a queue of the topology. */
 enum topology_is {
     TOPOLOGY_ABSENT,
     TOPOLOGY_WANTED,  /* as topology_open would create it */
@@ -70,15 +71,15 @@ enum topology_is {
 };
 struct topology_seen {
     const char *name;
-    uint64_t wait_ms; /* of a wait queue; 0: it is none */
+    uint64_t wait_ms; /* length of a wait queue; 0: it is another queue */
     bool part;        /* one part of NAME */
     enum topology_is is;
     uint32_t messages, consumers;
-    const char *why; /* of the broker; "" */
+    const char *why; /* the broker's text; "": none */
 };
-/* Inspect each of them, NAME first. 0, or -errno and `why` of the link: the
- * connection is gone. A queue that is deleted at that very moment is created
- * again. */
+/* Inspect each queue of the topology, NAME first. Returns 0, or -errno and
+ * `why` of the link: the connection is gone. A queue that is deleted while it
+ * is inspected may be created again. */
 int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg);
@@ -88,8 +89,8 @@ int topology_each(struct link *l, const struct topology *t,
 void topology_time_to_live(const struct topology *t, const char *name,
                            amqp_basic_properties_t *p);
 
-#define TOPOLOGY_LENGTHS 9
-/* Return the longest length up to `ms`; 0: `ms` is below all. */
+#define TOPOLOGY_LENGTHS 9 /* number of the wait queues' lengths, 1 s to 1 d */
+/* Return the longest length up to `ms`; 0: all are longer. */
 uint64_t topology_length(uint64_t ms);
 /* Return the index of the length `ms`, below TOPOLOGY_LENGTHS. */
 unsigned topology_index(uint64_t ms);
@@ -114,11 +115,12 @@ static inline unsigned partition_of(const void *key, size_t size, unsigned n)
     return partition_crc(key, size) % n;
 }
 
-/* Return how many messages of each part a worker has in hand, the same number
- * for all workers of a queue. When a broker takes messages back, it puts them
- * in front of those it has not delivered yet, but behind others that it took
- * back before. So the next worker must have room for all of them: if some
- * stayed behind and it died, too, those would come before the ones it had. */
+/* Return how many messages of each part a worker has in hand. The number is the
+ * same for all workers of a queue. When a worker dies, the broker takes its
+ * messages back: in front of undelivered messages, but behind others that were
+ * taken back before. So the next worker must have room for all of them.
+ * Otherwise some would stay at the broker, and if that worker died too, they
+ * would overtake the messages that it had. */
 unsigned partition_in_hand(unsigned n);
 
 #endif
