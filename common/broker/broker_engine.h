@@ -28,9 +28,10 @@ struct post;
 struct source;
 
 struct broker_engine {
-    /* mqworker, libmqworker (worker/source/source.h). stop: wait up to limit_ns
-     * for the confirms of the last verdicts; afterwards the source calls no
-     * event. */
+    /* mqworker and libmqworker, on the engine's thread
+     * (worker/source/source.h). source_stop waits up to limit_ns for the
+     * confirms of the last verdicts. After that, the source calls none of its
+     * events. */
     int (*source_open)(struct source **out,
                        const struct broker_source_setup *setup,
                        struct problem *p);
@@ -57,7 +58,7 @@ extern const struct handler_ops handler_forward_amqp;
 
 /* Refuse the option of this row if it was given and cannot be used with
  * `operand`, a queue on a broker. `options` is the struct that the row is read
- * into; `partitions` are those of the queue, 0 without any. */
+ * into; `partitions` is the number of the queue's partitions, or 0. */
 int broker_option_check(const char *program, const struct option_row *row,
                         const void *options, const char *operand,
                         uint64_t partitions, struct problem *p);

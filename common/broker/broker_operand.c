@@ -24,7 +24,7 @@
 #define SCHEME_TLS "amqps://"
 #define PORT       5672
 #define PORT_TLS   5671
-#define SAFE       100 /* bytes of a part in a message */
+#define SAFE       100 /* bytes of a part that an error quotes */
 /* An example for messages; %% because it is part of a format. */
 #define LIKE "like amqp://orders@mq1,mq2/%%2F/orders"
 

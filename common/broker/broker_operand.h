@@ -1,8 +1,8 @@
 /* broker_operand.h - a queue on a broker, as a command line names and opens it
  *
  * WHAT   Reads amqp://USER@HOST[:PORT][,HOST2[:PORT]...]/VHOST/QUEUE, and
- *        amqps:// for TLS. Percent-encoded bytes are decoded. Rows of the flags
- *        that open it, for a table of options (common/cli/options.h). Finds
+ *        amqps:// for TLS. Percent-encoded bytes are decoded. Has the rows of
+ *        its flags for a table of options (common/cli/options.h). Finds
  *        the password of the operand's user: --password-file FILE,
  *        $CREDENTIALS_DIRECTORY/amqp-password, $AMQP_PASSWORD, or "guest" for
  *        the user guest on loopback; in this order.
@@ -63,7 +63,7 @@ int broker_operand_parse(struct broker_operand *out, const char *text,
 bool broker_operand_of(char out[QUEUE_NAME_MAX], const char *folder);
 
 struct broker_tls {
-    const char *ca, *cert, *key; /* NULL: the system's; none */
+    const char *ca, *cert, *key; /* NULL: the system's CAs; no certificate */
 };
 struct broker_access {
     const char *password_file; /* NULL: not given */
@@ -71,8 +71,8 @@ struct broker_access {
     uint64_t partitions; /* of the queue; 0: it has none */
 };
 
-/* The rows of the flags, each with its place: BROKER_TLS_CA(AT(access.tls.ca)).
- */
+/* The rows of the flags. The argument is the place of the value:
+ * BROKER_TLS_CA(AT(access.tls.ca)). */
 #define BROKER_PASSWORD_FILE(...)                                            \
     {                                                                        \
         "password-file", 0, OPT_STRING,                                      \
