@@ -1,7 +1,8 @@
 /* complain.h - report errors, catch signals, limit a rate
  *
  * WHAT   Prints "program: text" to stderr, with escapes for bytes that could
- *        trick a terminal, broken into lines that fit the terminal.
+ *        trick a terminal, broken into lines that fit the terminal. Lets a
+ *        program finish its report before it dies of a signal, and paces it.
  * WHO    The programs mqsend, mqdlq and mqctl, in their only thread; main of
  *        mqworker, before it starts threads. main sets the program's name.
  * OWNS   The handlers of SIGINT, SIGTERM, SIGHUP and SIGALRM, once signals are
@@ -56,12 +57,12 @@ void cli_interrupt_die(void);
 /* ---- a rate, without drift ----
  *
  * The k-th step is due at start + k / rate on the monotonic clock. After a
- * stall at most one second's worth is caught up with at full speed. Embedded
- * in the caller.
+ * stall, at most the steps of one second are made up for at full speed.
+ * Embedded in the caller.
  */
 
 struct rate_limit {
-    uint64_t rate; /* a second; 0 = as fast as it goes */
+    uint64_t rate; /* steps per second; 0: no limit */
     uint64_t start_ns, steps;
 };
 

@@ -35,8 +35,7 @@ static void *memory_take(size_t size)
 
 /* jansson 2.14 does not check whether the buffer for a token could grow
  * (lex_save): it drops a byte, and may look for the closing quote behind the
- * end of the buffer. To exit there leaves what a kill at that place would
- * leave. */
+ * end of the buffer. An exit there leaves files as a kill would. */
 void json_needs_memory(void)
 {
     atexit(loss_report);

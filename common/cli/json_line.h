@@ -17,8 +17,8 @@
 #include "common/base/process_stat.h"
 
 /* Call first in main, in a program without threads that reads JSON: if jansson
- * gets no memory, the program ends with a line and EX_OSERR, instead of using a
- * text that lacks bytes. */
+ * gets no memory, the program prints an error and exits with EX_OSERR, instead
+ * of using a text that lacks bytes. */
 void json_needs_memory(void);
 
 /* Print and release `object`, which is NULL if it could not be made. */
@@ -34,8 +34,8 @@ json_t *json_known(int64_t value);
 #define JSON_TEXT 24
 /* Return a string, or print a whole number to `buf`; NULL for other values. */
 const char *json_as_text(const json_t *value, char buf[JSON_TEXT]);
-/* Make a text that may hold a queue's name. If it is not UTF-8, \xNN stands for
- * the bytes: JSON has no other text, and no queue is without a name. */
+/* Make a string of a text that need not be UTF-8, such as a queue's name. JSON
+ * has only UTF-8, so \xNN stands for each other byte. */
 json_t *json_printable(const char *text);
 /* Make a time as text; null for 0. */
 json_t *json_time(uint64_t wall_ns);

@@ -36,14 +36,14 @@ struct option_row {
     const char *name; /* without "--" */
     char letter;      /* 0 = none */
     enum option_type type;
-    bool optional;     /* the value may be left out; only --name=VALUE then */
+    bool optional;     /* the value may be left out, else it is --name=VALUE */
     const char *value; /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
-    const char *words; /* a word that is allowed besides the type ("none") gives
-                           UINT64_MAX; OPT_CHOICE: the choices; OPT_CALL: what
-                           shells offer */
+    const char *words; /* numbers: a word that is allowed as well, such as
+                           "none", and read as UINT64_MAX; OPT_CHOICE: the
+                           choices; OPT_CALL: words that shells offer */
     uint64_t min, max; /* max 0 = no bound but INT64_MAX */
-    const char *preset; /* default as --help shows it; NULL = none. Where the
-                           value was left out (`optional`), this is read */
+    const char *preset; /* default as --help shows it; NULL = none. Read if an
+                           `optional` value is left out */
     size_t offset;      /* of the target in the struct that is filled */
     size_t seen;        /* offset + 1 of a bool set true when given; 0 = none */
     /* OPT_CALL: `into` is the target (struct + offset), `text` NULL without a
@@ -60,7 +60,7 @@ struct option_row {
                           first row's NULL is "Options" */
     char unit;         /* OPT_NUMBER: may follow the digits, like '%' */
     char old_letter;   /* read like `letter`, and listed nowhere */
-    /* Of an option of the worker: */
+    /* Only for options of the worker: */
     bool live;      /* a running worker can change it */
     size_t library; /* offset + 1 in struct mqw_options; 0: not there */
 };
@@ -97,17 +97,18 @@ int option_read(const struct option_row *row, const char *text, void *into,
                 struct problem *p);
 /* Print the value in `from` as the flag takes it, "" if the flag takes none; a
  * value that is too long is cut. Returns false if there is no value: a flag
- * that is off, a text that is NULL. A number may change meanwhile. */
+ * that is off, a text that is NULL. Other threads may change a number. */
 bool option_print(const struct option_row *row, const void *from, char *out,
                   size_t room);
 
 /* Print --help, fitted to `width` columns. */
 void options_help(const struct option_table *table, FILE *out, int width);
-/* Print the rows for the build of completion if argv asks for --options-dump.
- * Returns the exit status, or -1 if it does not. */
+/* Print the rows for the build of completion if argv is --options-dump. Returns
+ * the exit status, or -1 for another argv. */
 int options_dump(const struct option_table *table, int argc, char **argv);
 bool options_dump_asked(int argc, char **argv);
-/* Print the fields of one row after those that come before its name. */
+/* Print the fields of one row, from its name on. The caller has printed the
+ * fields before the name. */
 void option_dump(const struct option_row *row);
 
 #endif

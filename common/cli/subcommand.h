@@ -38,12 +38,12 @@ struct subcommand_exit {
     const char *means; /* a clause: "no worker is running" */
 };
 
-/* The options of each such program begin with this. */
+/* The first member of the program's struct options. */
 struct subcommand_line {
     size_t verb;
     char **operands; /* after the verb, flags left out */
     int operand_count;
-    bool help; /* set by a row of the program */
+    bool help; /* set by the program's row of --help */
 };
 
 struct subcommand_table {

@@ -246,7 +246,7 @@ void term_progress_step(struct term_progress *p, uint64_t done)
         bar_draw(p, now);
 }
 
-/* Drawn immediately, because no step will do that. */
+/* Draw the bar immediately, because no step comes during a wait. */
 void term_progress_wait(struct term_progress *p, const char *note)
 {
     p->note = note;
@@ -286,7 +286,7 @@ void term_time_zone(void)
     static bool told;
     const char *unknown = told ? NULL : time_zone_unknown();
 
-    tzset(); /* localtime_r need not */
+    tzset(); /* localtime_r(3) need not read TZ */
     if (unknown)
         complain(0,
                  "unknown time zone TZ=%s: times are shown and read in UTC. "

@@ -80,8 +80,8 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
 
 /* ---- times ----
  *
- * Local time and "3 min ago" where a person reads; RFC 3339 in UTC, for
- * scripts, until term_time_local says otherwise.
+ * RFC 3339 in UTC, for scripts; after term_time_local(true), local time and
+ * "3 min ago", for people.
  */
 
 /* Choose between local times and UTC, from here on. */

@@ -138,7 +138,7 @@ static int width_give(const struct term_column *c, int *width, int least,
     return give;
 }
 
-#define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
+#define LEFT_OUT (-GAP) /* width of a column left out; cancels its gap */
 
 /* Narrow the widest column by 1 at a time, until the table is no longer too
  * wide by `over` or no column can be narrowed: columns of names if `names`,

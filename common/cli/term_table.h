@@ -25,8 +25,8 @@ enum term_align { TERM_LEFT, TERM_RIGHT };
 enum term_cut {
     TERM_WHOLE,  /* never */
     TERM_END,    /* at its end */
-    TERM_MIDDLE, /* in the middle: similar names begin alike; cut before others
-                    as long as the names can be told apart */
+    TERM_MIDDLE, /* in the middle, because similar names begin alike; cut before
+                    other columns, down to a width that tells names apart */
     TERM_SPARE,  /* at its end; left out on a terminal while all cells are
                     empty, but kept for programs, which count columns */
     TERM_EXTRA,  /* never; left out if others would become unreadable */
