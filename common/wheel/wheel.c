@@ -1,10 +1,10 @@
 /* wheel.c - a hierarchical timing wheel (see wheel.h)
  *
- * A bank is 8 x 256 slots over 64-bit deadlines: a queue of timers. Level =
- * highest byte in which the deadline differs from `elapsed_ns`, slot = that
- * byte, so that nothing wraps, nothing is clamped and the lowest level's first
- * slot is always the earliest. Equal deadlines keep the order they were added
- * in. A wheel has three banks.
+ * A bank is a queue of timers: 8 levels of 256 slots. The level of a timer is
+ * the highest byte in which its deadline differs from `elapsed_ns`; its slot is
+ * the value of that byte. So nothing wraps, nothing is clamped, and the first
+ * used slot of the lowest used level is the earliest. Equal deadlines keep the
+ * order in which they were added. A wheel has three banks.
  */
 #include "common/wheel/wheel.h"
 
@@ -40,8 +40,8 @@ struct wheel_bank {
     uint16_t spreading;        /* place of the slot being spread, unless floor
                                 * is 1 */
     uint32_t summary;          /* bit n: word[n] is not 0 */
-    uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] may hold a
-                                * timer; 0: it is empty */
+    uint64_t word[BANK_WORDS]; /* bit n % 64 of word[n / 64]: slot[n] may hold
+                                * a timer; 0: it is empty */
 };
 
 /* ---- a bank ---- */
@@ -209,8 +209,8 @@ static uint64_t list_min(const struct wheel_timer *list, uint64_t *notes)
     return min;
 }
 
-/* Return the earliest deadline of a slot that is not empty. Timers of one and
- * the same delay make ascending lists, which need no search. */
+/* Return the earliest deadline of a slot that is not empty. Timers of equal
+ * delay make ascending lists, which need no search. */
 static uint64_t slot_min(struct wheel_slot *slot)
 {
     if (!(slot->notes & SLOT_STALE))
@@ -233,7 +233,7 @@ static bool bank_next(struct wheel_bank *b, uint64_t *when_ns)
     *when_ns = slot_min(&b->slot[at]);
     if (b->floor == 1 || slot_is_empty(&b->slot[b->spreading]))
         return true;
-    /* A part of that slot has been moved to lower levels already. */
+    /* The rest of the slot being spread may have an earlier one. */
     min = slot_min(&b->slot[b->spreading]);
     if (min < *when_ns)
         *when_ns = min;

@@ -42,10 +42,10 @@ void wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns);
  * run. */
 bool wheel_cancel(struct wheel *w, struct wheel_timer *t);
 
-/* Find the exact time of the next expiry; returns false if nothing is pending.
- * A timer that is due has its deadline, which may be in the past. Costs a few
- * ctz; after a cancel of the earliest timer also a search of its slot, if its
- * timers were not started in order of deadline. */
+/* Find the earliest deadline, which may be in the past; returns false if
+ * nothing is pending. Costs a few ctz; after a cancel of the earliest timer
+ * also a search of its slot, if the slot's timers were not started in order of
+ * deadline. */
 bool wheel_next(struct wheel *w, uint64_t *when_ns);
 
 /* Let time reach `now_ns`, and take off and return the next due timer, which is
