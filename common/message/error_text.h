@@ -34,7 +34,7 @@ bool error_text_like(const char *like, const char *error, const char *text);
 
 /* ---- why a message is a dead letter ---- */
 
-/* The store keeps the numbers: a new one goes before the last. */
+/* The store has these numbers, so add a reason only before REASON_COUNT. */
 enum dead_reason {
     REASON_NONE,
     REASON_EXHAUSTED,
@@ -47,7 +47,7 @@ enum dead_reason {
 };
 
 const char *dead_reason_text(enum dead_reason reason); /* "bad-header" */
-/* Parse such a text; REASON_COUNT if it is no reason, as "none" is none. */
+/* Parse such a text; REASON_COUNT for another text, or for "none". */
 enum dead_reason dead_reason_parse(const char *text);
 
 #endif

@@ -436,8 +436,8 @@ int header_write(char *buf, size_t room, const struct header *h,
 /* ---- a fast path for a header that has only a group ---- */
 
 /* Find the end of the printable ASCII text that starts at `at`, not after
- * `most`. Looks at eight bytes at a time: the top bit of any other byte is set
- * in one of three words, byte - 0x20, byte + 1 or the byte itself. Only such a
+ * `most`. Checks eight bytes at a time: if a byte is not printable ASCII, its
+ * top bit is set in byte - 0x20, in byte + 1 or in the byte itself. Only such a
  * byte causes a borrow or a carry into the bytes behind it, so the first byte
  * that is found is right. */
 static size_t text_end(const unsigned char *s, size_t at, size_t most)

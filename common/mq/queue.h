@@ -36,10 +36,10 @@ enum {
     QUEUE_CREATE = 1 << 2, /* if it does not exist */
 };
 
-/* Open or create a queue, with O_NONBLOCK and close-on-exec. `flags` with
- * neither RECEIVE nor SEND: only for the questions below, which needs read
- * permission. `attr` may be NULL. *created (may be NULL) is set if this call
- * created the queue. *out is NULL on failure. */
+/* Open or create a queue, with O_NONBLOCK and close-on-exec. With neither
+ * RECEIVE nor SEND in `flags`, only its attributes are read later, which needs
+ * read permission. `attr` may be NULL. *created (may be NULL) is set if this
+ * call created the queue. *out is NULL on failure. */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p);
 /* Take over a descriptor that was passed in (systemd); makes it O_NONBLOCK.
@@ -72,7 +72,7 @@ int queue_file_sizes(const char *path, struct queue_attr *out);
 
 int queue_fd(const struct queue *queue);
 const char *queue_label(const struct queue *queue); /* "/orders" */
-/* Return an attribute as read by open; a queue never changes its own. */
+/* Return an attribute as read by open. The kernel never changes it. */
 size_t queue_message_size(const struct queue *queue);
 size_t queue_depth(const struct queue *queue);
 /* Return the number of messages in the queue, or -errno. */
@@ -139,8 +139,8 @@ struct patient_send {
     size_t size;
     uint32_t priority;
     uint64_t deadline_ns; /* monotonic; UINT64_MAX: no limit */
-    /* Called if this send has waited for a second; `first`: no earlier send
-     * has. */
+    /* Called if this send has waited for a second; `first`: it is the first
+     * such send of `patience`. */
     void (*say)(bool first, void *arg);
     void *arg;
 };
