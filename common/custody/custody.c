@@ -32,13 +32,13 @@
  * pages. */
 #define CUSTODY_PIECE ((size_t)4 << 20)
 
-/* c = constant after open   e = engine only   s = under size_mtx
+/* c = constant after open   e = engine's thread only   s = under size_mtx
  * m = under mtx   a = atomic */
 struct custody {
     char path[PATH_MAX];       /* c */
     char aside[PATH_MAX];      /* c  folder for copies; "": that of path */
     char copy[PATH_MAX];       /* e  damaged file, copied aside; "" none */
-    int fd;                    /* s */
+    int fd;                    /* s  of the file */
     unsigned char *base;       /* c  reserved address space, file mapped at 0 */
     size_t reserved;           /* c  bytes */
     unsigned slots_most;       /* c  slots that fit into `reserved` */

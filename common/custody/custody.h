@@ -194,8 +194,8 @@ int custody_look(const char *path,
  * version or damaged. Returns 0 if there is no readable file. *nonce (NULL: not
  * wanted) becomes the random number of the file, if there is a file. */
 int custody_known(const char *path, uint64_t *nonce, struct problem *p);
-/* Check a file that no worker uses for messages. Returns YES; NO, also if there
- * is no file; or -errno if it cannot be read or understood. */
+/* Find out if a file that no worker is using holds messages. Returns YES; NO,
+ * also if there is no file; or -errno if it cannot be read or understood. */
 int custody_holds(const char *path);
 
 #endif

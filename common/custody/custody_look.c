@@ -25,8 +25,8 @@ struct map {
     size_t bytes;
 };
 
-/* Map a whole file to read, and copy its header. With m->at NULL the file
- * cannot be had: a problem, and -errno. */
+/* Map a whole file to read, and copy its header. On failure m->at is NULL, and
+ * this returns -errno, with a problem. */
 static int map_open(struct map *m, struct custody_head *h, const char *path,
                     struct problem *p)
 {
