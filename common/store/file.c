@@ -41,8 +41,8 @@ int store_version_refuse(const char *path, int64_t version, struct problem *p)
 
 /* Check the first 100 bytes of the file. SQLite's own descriptor reads them
  * past its cache, because closing a descriptor of ours would drop the locks
- * that this process may have on the file (fcntl(2)). A store is in WAL mode,
- * with both numbers written, before it gets its name. */
+ * that this process may have on the file (fcntl(2)). These bytes have
+ * STORE_MAGIC and STORE_VERSION, which a store has before it gets its name. */
 int store_file_check(sqlite3 *db, const char *path, struct problem *p)
 {
     static const char magic[16] = "SQLite format 3";
@@ -153,7 +153,7 @@ int store_file_modes(const char *path, struct problem *p)
  * Indexes are partial, so that each state pays only for its own. They contain
  * the state as well, because SQLite would otherwise read the table to check it.
  * messages_waiting has `attempts > 0`, so that a delayed message is found fast
- * among a million retries, and the other way round (waiting.c).
+ * among a million retries, and a retry among delayed messages (waiting.c).
  * messages_letter_ids finds a letter by the id of its message. With the two
  * indexes of cancelled messages, `mqctl status` counts these without reading
  * the others. */
@@ -604,7 +604,7 @@ int store_check(struct store *s, const atomic_bool *stop,
     path_copy(s, path);
     err = check_file(path, stop, found);
     /* A lack of memory can end the count of an index early, and SQLite 3.46
-     * then reports a wrong number of entries. Damage is found again. */
+     * then reports a wrong number of entries. Real damage is found again. */
     if (found[0])
         err = check_file(path, stop, found);
     return err;
@@ -627,8 +627,8 @@ uint64_t store_bytes(struct store *s)
 
 /* ---- whether a store has changed ---- */
 
-/* A later write gives a file another time, if clock and file system count in
- * less than this. */
+/* Clocks and file systems count in smaller steps than this. So a file whose
+ * time is older than this gets another time with the next write. */
 #define SETTLED_NS (3 * NS_PER_S)
 
 /* Compare what a commit changes. In a store without a -wal, a commit changes

@@ -1,7 +1,7 @@
 /* letters.c - dead letters as an operator sees them (see letters.h)
  *
  * mqdlq and mqctl call these functions in their only thread. The worker calls
- * some of them on any thread, for --dead-limit and --on-dead.
+ * some of them on any thread, for --keep-dead, --max-dead and --on-dead.
  */
 #include <bsd/sys/queue.h>
 #include <errno.h>
@@ -90,8 +90,8 @@ static int edge_find(struct store *s, const struct letter_filter *f,
     return store_answered(s, st, found);
 }
 
-/* Return the range from `since` up to `until` and `before`, all as open ends.
- * Rows start at 1. */
+/* Return the range of a filter's since, until and before. Rows start at 1, so
+ * the place {ns, 0} is before all letters that died at that time. */
 static struct range range_of(const struct letter_filter *f)
 {
     struct range range = {
@@ -480,7 +480,7 @@ int64_t letters_let_go(struct store *s, const char *group, size_t size)
 }
 
 /* Crash before the commit: all letters are there, and the next worker drops
- * them. After it: none is. */
+ * them. After it: they are gone. */
 int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
 {
     struct removal r = {.deaths = list, .n = n};

@@ -21,20 +21,20 @@ struct letter_filter {
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */
-    uint64_t before_ns;          /* died before the letter with this time of */
-    int64_t before_row;          /* death and row; row 0: not given */
+    uint64_t before_ns;          /* died before the letter with this time and */
+    int64_t before_row;          /* this row; row 0: not given */
     uint64_t limit;              /* newest `limit` letters; 0 = all */
     bool replayed;               /* replayed letters instead of dead ones */
-    /* Messages instead of letters: they were letters, were replayed and failed,
-     * and are to run again. Newest first only. */
+    /* Instead of letters, replayed letters whose message has failed and waits
+     * for its retry. Newest first only. */
     bool retries;
 };
 
 /* The last replay of a letter. */
 struct letter_replay {
     bool known;         /* false: the letter was never replayed */
-    bool here;          /* state replayed: its queue still exists */
-    bool sent;          /* the send returned; else it may not have happened */
+    bool here;          /* of a replayed letter: its queue still exists */
+    bool sent;          /* the send has returned; false: perhaps not sent */
     uint64_t marked_ns; /* wall */
     struct ulid token;
 };
@@ -110,8 +110,8 @@ struct letter_hook {
     int64_t n; /* number of this death; never used twice */
     int64_t row;
 };
-/* Find the death with the lowest n greater than `after`; -ENOENT. A letter that
- * was removed has none. */
+/* Find the death with the lowest n greater than `after`; -ENOENT. The death of
+ * a letter is removed with the letter. */
 int letters_hook(struct store *s, int64_t after, struct letter_hook *out);
 /* Delete a death if its command has run (`told`), else move it behind all
  * others: *next (may be NULL) is its new n, 0 if its letter was removed. */

@@ -1,7 +1,7 @@
 /* sql.c - statements and settings of a connection (see sql.h)
  *
- * Only the files of common/store call it, on any thread, under the lock of the
- * connection.
+ * Only the files of common/store call these functions, on any thread that has
+ * the lock of the connection.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -184,7 +184,7 @@ static int io_error(sqlite3 *db, int rc)
     if (rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC)
         return -EIO;
     err = sqlite3_system_errno(db);
-    if (rc == SQLITE_IOERR_WRITE && err == 0) { /* COMMIT wrote */
+    if (rc == SQLITE_IOERR_WRITE && err == 0) { /* COMMIT writes the -wal */
         sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
         if (wal && wal->pMethods)
             wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &err);

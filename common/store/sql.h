@@ -91,7 +91,7 @@ int sql_step(sqlite3_stmt *st);
 void sql_done(sqlite3_stmt *st);
 /* Run a statement from bind to done and ignore its rows. */
 int sql_run(struct sql *sql, enum sql_id id, const struct sql_value *values);
-/* Do the same; -ENOENT if it changed no row. */
+/* Run a statement like sql_run; -ENOENT if it changed no row. */
 int sql_change(struct sql *sql, enum sql_id id, const struct sql_value *values);
 /* Read the first column of the first row. Returns STEP_ROW; STEP_END, with
  * *number unchanged, if there is no row; or -errno. */
@@ -182,7 +182,7 @@ int sql_key_claim(struct sql *sql, void *claim);
 int sql_key_free(struct sql *sql, uint64_t seq);
 /* Delete a row of the spool, if it is there, and lower *more by one then. */
 int sql_spool_out(struct sql *sql, int64_t key, int64_t *more);
-/* Add `more` to the stored number of spool rows, in the same transaction. */
+/* Add `more` to the stored number of spool rows, in the open transaction. */
 int sql_spool_counted(struct sql *sql, int64_t more);
 
 /* ---- what the files of the store share ---- */
@@ -247,8 +247,8 @@ void store_waits_add(struct store *s, const struct store_waits *more);
 void store_boot_read(const char *space, char boot[STORE_BOOT]);
 /* Return the name of this boot and IPC namespace: "" if it is not known. */
 const char *store_boot(const struct store *s);
-/* Return true if the two names differ, so that queues of one do not exist in
- * the other. */
+/* Return true if two names that store_boot_read made are not of one boot and
+ * namespace: the queues of one do not exist in the other. */
 bool sql_elsewhere(const char *then, const char *now);
 /* Return the STORE_IDENTITY random bytes of the file. */
 const uint8_t *store_identity(const struct store *s);

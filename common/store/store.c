@@ -9,12 +9,12 @@
  *
  * What a crash leaves, step by step of one batch:
  *   before COMMIT           SQLite drops the unfinished transaction at the next
- *                           open. No caller was told anything, so each slot
+ *                           open. No caller has a result yet, so each slot
  *                           still holds its message, which runs again.
  *   inside COMMIT           the frames with the commit mark are in the -wal or
- *                           are not: all of the batch or nothing. Nobody was
- *                           told; a slot whose message is in the store already
- *                           is found at recovery by its receive sequence.
+ *                           are not: all of the batch or nothing. No caller has
+ *                           a result yet; recovery finds a slot whose message
+ *                           is in the store by its receive sequence.
  *   after COMMIT            everything is on the disk (synchronous=FULL). The
  *                           slots of callers that were not woken yet are found
  *                           at recovery, as above.
@@ -72,7 +72,7 @@ struct op {
     void *arg;
     int result;
     bool done;           /* result is final */
-    bool lead;           /* this one runs the next batch */
+    bool lead;           /* this call runs the next batch */
     pthread_cond_t wake; /* signalled when `done` or `lead` is set */
 };
 TAILQ_HEAD(batch, op);
@@ -87,14 +87,14 @@ struct store {
     struct batch queue;       /* m  in order of arrival */
     bool leading;             /* m  a leader is at work or was named */
     unsigned stoppers;        /* m  calls of commit_stop waiting to lead */
-    bool stopped;             /* m  one of these may lead now */
+    bool stopped;             /* m  one caller of commit_stop may lead now */
     pthread_cond_t stop;      /* signalled when `stopped` is set */
     uint64_t commits;         /* m  transactions since the store was opened */
     atomic_uint patience_ms;  /* a  longest wait for another program's lock */
     _Atomic uint64_t *last;   /* l  number of the last commit on the disk;
                                     NULL: commits get no numbers */
-    _Atomic int64_t waiting;  /* a  rows in this state */
-    _Atomic int64_t parked;   /* a  the same */
+    _Atomic int64_t waiting;  /* a  rows in state WAITING */
+    _Atomic int64_t parked;   /* a  rows in state PARKED */
     _Atomic int64_t spooled;  /* a  rows of the spool */
     atomic_int wal_frames;    /* a  of the -wal at the last commit */
     void (*wal_large)(void *arg); /* c  NULL: nobody empties the -wal */
@@ -344,9 +344,9 @@ const uint8_t *store_identity(const struct store *s)
 /* ---- group commit ---- */
 
 /* Commit the operations from `first` up to, but not including, `end` in one
- * transaction, with its number (which costs no more pages beside an insert).
- * Returns 0 if each op->result is valid; else no operation has had any
- * effect. */
+ * transaction, with its number, for which no page is written that an insert
+ * does not write anyway. Returns 0 if each op->result is valid; else no
+ * operation has had any effect. */
 static int range_commit(struct store *s, struct op *first, struct op *end)
 {
     struct sql *sql = &s->writer;

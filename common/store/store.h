@@ -4,13 +4,14 @@
  *        one message in one of four states, with its failed deliveries.
  * WHO    The worker on any thread, and mqctl, mqdlq and others beside it, with
  *        the same file open. Threads that write at the same time share one
- *        commit: one of them writes for all that wait.
+ *        commit: one of them writes for all.
  * OWNS   Two connections (one to write, one to read), each under its own lock.
- * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY locked by another program
- *        for longer than 5 s, -ENOENT no such row, -ENOMEM. When a write
- *        returns 0, its data is on disk; when a write fails, nothing has
- *        changed. store_open: a problem with status 73 (cannot be used, no
- *        database) or 78 (of another version, left untouched).
+ * FAILS  No room: -ENOSPC, -EDQUOT or -EFBIG. -EIO, -EUCLEAN damaged, -EBUSY
+ *        locked by another program for longer than 5 s, -ENOENT no such row,
+ *        -ENOMEM. When a write returns 0, its data is on disk; when a write
+ *        fails, nothing has changed. store_open: a problem with status 73
+ *        (cannot be used, no database) or 78 (of another version, left
+ *        untouched).
  */
 #ifndef COMMON_STORE_STORE_H
 #define COMMON_STORE_STORE_H
@@ -115,8 +116,8 @@ enum store_replay {
     REPLAY_OVER, /* an earlier replay, or the last one after it was settled, or
                   * after it failed and waits for its retry */
 };
-/* Look up the letter, id and token of a message's header. The message of an
- * OPEN replay may be in a slot. */
+/* Look up the letter, id and token of a message's header. Another copy of the
+ * message of an OPEN replay may be in a slot, which the caller checks. */
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out);
 
@@ -146,8 +147,8 @@ struct store_mark {
     uint32_t index[12]; /* the head of the -shm, which each commit changes */
 };
 /* Return true if nothing was committed since the mark was made, and make a new
- * mark. The files are not opened as a store, which would disturb its worker;
- * this process must not have it open. */
+ * mark. The files are not opened as a store, which would disturb its worker.
+ * This process must not have the store open. */
 bool store_unchanged(const char *path, struct store_mark *mark);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
 /* Announce that the worker is about to stop. From then on a write fails with
@@ -155,7 +156,7 @@ void store_close(struct store **store); /* NULL-safe; sets NULL */
 void store_hurry(struct store *s);
 /* Make sure that an unfinished commit of the last worker does not appear later.
  * The worker calls this before it looks up its slots in the store. The caller
- * sets *last to the result of store_commits; each commit then raises it to its
+ * sets *last to the result of store_commits; each commit then sets *last to its
  * own number once it is on disk. With `last` NULL, commits get no numbers. On
  * an error, the problem is one of store_open. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);

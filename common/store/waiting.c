@@ -1,8 +1,8 @@
 /* waiting.c - waiting messages as an operator lists, runs and cancels them (see
  * waiting.h)
  *
- * Rows of a group are read one priority after the other, which is the order of
- * the index messages_parked.
+ * Rows of a group are read one priority after the other: within a priority, the
+ * index messages_parked has them in the order of delivery.
  */
 #include <errno.h>
 #include <stdlib.h>

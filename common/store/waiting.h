@@ -90,9 +90,9 @@ struct waiting_steer {
     size_t most;
     const bool *skip; /* rows that are IN_FLIGHT; NULL: none */
     uint64_t now_ns;  /* wall clock */
-    /* Called inside the transaction, before `most` and `skip` are read. If it
-     * returns false, the call changes nothing and returns -EAGAIN. NULL: always
-     * true. */
+    /* Called inside the transaction, on any thread that is writing, before
+     * `most` and `skip` are read. If it returns false, nothing is changed and
+     * waiting_steer returns -EAGAIN. NULL: always true. */
     bool (*may)(void *arg);
     void *arg;
 };
