@@ -24,10 +24,10 @@ const struct broker_engine *broker_engine_of(const char *operand,
 }
 
 #define NO_GROUPS                                                              \
-    "it does not know groups; mqctl status has the partitions of its worker "  \
-    "here and how many groups wait, mqctl doctor --partitions N the messages " \
-    "and consumers of each, rabbitmqctl list_consumers queue_name active "     \
-    "channel_pid who is the active one"
+    "a broker has no groups; mqctl status shows the partitions of the worker " \
+    "here and how many groups are waiting, mqctl doctor --partitions N the "   \
+    "messages and consumers of each partition, rabbitmqctl list_consumers "    \
+    "queue_name active channel_pid the active consumer"
 
 static const struct refused {
     const char *program;
@@ -40,16 +40,17 @@ static const struct refused {
     {"mqworker", "dead-letter-queue",
      .reason = "dead letters are in the queue NAME.dead of the broker"},
     {"mqworker", "on-dead",
-     .reason = "letters are at the broker: consume NAME.dead"},
+     .reason = "dead letters are on the broker: consume NAME.dead"},
     {"mqworker", "keep-dead",
-     .reason = "letters are at the broker, and stay there"},
+     .reason = "dead letters stay on the broker until somebody removes them"},
     {"mqworker", "max-dead",
-     .reason = "letters are at the broker, and stay there"},
+     .reason = "dead letters stay on the broker until somebody removes them"},
     {"mqworker", "on-group-dead",
      .reason = "the broker cannot be asked for the letters of a group",
      .value = "hold"},
-    {"mqworker", "spool", .reason = "a broker holds what waits already"},
-    {"mqworker", "spool-sync", .reason = "a broker holds what waits already"},
+    {"mqworker", "spool", .reason = "a broker keeps waiting messages on disk"},
+    {"mqworker", "spool-sync",
+     .reason = "a broker keeps waiting messages on disk"},
     {"mqworker", "group-separator",
      .reason = "the group of a message is in its header mqw-group"},
     {"mqworker", "queue-depth",
@@ -58,65 +59,68 @@ static const struct refused {
      .reason = "the broker has a limit of its own (max_message_size)"},
     {"mqworker", "mode", .reason = "the broker has users and permissions"},
     {"mqworker", "max-waiting",
-     .reason = "what waits is in queues of the broker, and holds back nothing"},
+     .reason = "waiting messages are in queues of the broker and never stop a "
+               "worker"},
     {"mqworker", "max-parked",
      .reason =
-         "nothing is parked: what is behind the head of a group is in hand"},
+         "messages behind the head of a group stay in the worker, not parked"},
     {"mqworker", "lookahead",
      .reason = "without --partitions it has no ordered groups", .parted = true},
     {"mqworker", "group-quantum",
      .reason = "without --partitions it has no ordered groups", .parted = true},
     {"mqworker", "allow-disk-custody",
-     .reason = "messages in flight are the broker's"},
+     .reason = "the broker keeps the messages in flight"},
 
-    {"mqsend", "priority", .reason = "a broker has no higher one",
+    {"mqsend", "priority", .reason = "255 is the highest on a broker",
      .value = "above 255", .above = UINT8_MAX},
     {"mqsend", "group",
-     .reason = "its workers would run a group in any order; give --partitions "
-               "N here and there",
+     .reason = "without --partitions N, here and at its workers, a group would "
+               "run in any order",
      .parted = true},
     {"mqsend", "unique",
-     .reason = "a broker does not know which keys there were"},
-    {"mqsend", "max-attempts", .reason = "there it is up to the worker"},
-    {"mqsend", "backoff", .reason = "there it is up to the worker"},
+     .reason = "a broker does not remember the keys of earlier messages"},
+    {"mqsend", "max-attempts", .reason = "on a broker it is up to the worker"},
+    {"mqsend", "backoff", .reason = "on a broker it is up to the worker"},
     {"mqsend", "queue-depth",
      .reason = "set x-max-length by a policy of the broker"},
     {"mqsend", "message-size",
      .reason = "the broker has a limit of its own (max_message_size)"},
     {"mqsend", "mode", .reason = "the broker has users and permissions"},
     {"mqsend", "no-wait",
-     .reason = "each message is waited for until it is confirmed; --wait DUR "
-               "bounds that"},
+     .reason =
+         "mqsend waits for each message until it is confirmed; --wait DUR "
+         "limits the wait"},
 
     {"mqdlq replay", "again",
-     .reason = "a letter that was sent again is not a letter any more"},
+     .reason = "a replay removes the letter from the dead letters"},
     {"mqdlq", "replayed",
-     .reason = "a letter that was sent again is not a letter any more"},
+     .reason = "a replay removes the letter from the dead letters"},
     {"mqdlq", "raw",
-     .reason =
-         "there a message has properties instead of a header, and keeps them"},
-    {"mqdlq", "state-dir", .reason = "letters are on the broker"},
+     .reason = "messages of a broker have no header, but properties, which a "
+               "replay keeps"},
+    {"mqdlq", "state-dir", .reason = "dead letters are on the broker"},
 
     {"mqctl", "list",
-     .reason =
-         "AMQP tells only how many messages it has: mqctl doctor, rabbitmqctl "
-         "list_queues; mqdlq list has the dead letters"},
+     .reason = "AMQP shows only how many messages there are (mqctl doctor, "
+               "rabbitmqctl list_queues); mqdlq list shows the dead letters"},
     {"mqctl", "groups", .reason = NO_GROUPS},
     {"mqctl", "group", .reason = NO_GROUPS},
     {"mqctl", "keys",
-     .reason = "it has no unique keys: its messages run as if they had none"},
+     .reason = "a broker has no unique keys, so its messages run without them"},
     {"mqctl", "explain",
-     .reason = "it cannot be asked for one message; mqdlq show looks for it "
-               "among the dead letters, and the logs of the workers have its "
-               "id after msg="},
+     .reason =
+         "a broker cannot look up a message; mqdlq show searches the dead "
+         "letters, and the logs of the workers have the id of each "
+         "message after msg="},
     {"mqctl", "cancel",
-     .reason = "it removes no single message that waits; mqctl pause keeps a "
-               "worker from taking more, mqdlq discard removes dead letters"},
+     .reason = "a broker cannot remove a single waiting message; mqctl pause "
+               "keeps a worker from taking more, mqdlq discard removes dead "
+               "letters"},
     {"mqctl", "run-now",
-     .reason = "it lets a message go on when its time has come; mqdlq replay "
-               "sends dead letters again"},
+     .reason = "a broker keeps a waiting message until its time has come; "
+               "mqdlq replay sends dead letters again"},
     {"mqctl", "create",
-     .reason = "its worker makes it, and so does mqsend --create"},
+     .reason = "start its worker, or use mqsend --create, to create it"},
     {"mqctl", "remove",
      .reason = "rabbitmqctl delete_queue removes it; its wait queues and dead "
                "letters are queues of their own (rabbitmqctl list_queues)"},

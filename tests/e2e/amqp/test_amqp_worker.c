@@ -470,7 +470,7 @@ Test(amqp_worker, a_start_that_cannot_be_says_why)
     refused(amqp_operand("q", 1), 64, "--dead-letter-queue",
             "--dead-letter-queue", "/d");
     refused(amqp_operand("q", 1), 64, "--queue-depth", "--queue-depth", "5");
-    refused(amqp_operand("q", 1), 64, "holds back nothing", "--max-waiting",
+    refused(amqp_operand("q", 1), 64, "never stop a worker", "--max-waiting",
             "9");
     refused("/posix", 64, "--tls-ca is for a queue on a broker", "--tls-ca",
             "f");
