@@ -258,7 +258,7 @@ static int socket_refused(const struct link_setup *setup, unsigned i,
     if (status == AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED)
         return problem_set(p, EX_CONFIG, EPERM,
                            "the certificate of %s:%u is for another name: use "
-                           "a name in it, or get another certificate",
+                           "the name in the certificate, or get another one",
                            h->name, h->port);
     if (status == AMQP_STATUS_SSL_PEER_VERIFY_FAILED)
         return problem_set(p, EX_CONFIG, EPERM,
@@ -267,9 +267,9 @@ static int socket_refused(const struct link_setup *setup, unsigned i,
                            h->name, h->port, ca);
     if (status <= AMQP_STATUS_SSL_ERROR)
         return problem_set(p, EX_UNAVAILABLE, ECONNREFUSED,
-                           "no TLS with %s:%u: %s; the port of TLS is usually "
-                           "5671, its certificate has to be for that name and "
-                           "signed by one of %s",
+                           "no TLS with %s:%u: %s; the port for TLS is usually "
+                           "5671, and the server's certificate must be for "
+                           "that name and signed by one of %s",
                            h->name, h->port, amqp_error_string2(status), ca);
     return problem_set(
         p, EX_UNAVAILABLE, ECONNREFUSED,
@@ -298,8 +298,8 @@ static int login_refused(const struct link *l, const struct link_setup *setup,
                            o->user, o->vhost, host, o->vhost, o->user);
     if (l->code == AMQP_ACCESS_REFUSED)
         return problem_set(p, EX_NOPERM, EACCES,
-                           "%s refuses user %s: unknown, or another password; "
-                           "see --password-file",
+                           "%s refuses user %s: unknown user or wrong "
+                           "password; see --password-file",
                            host, o->user);
     if (l->code == AMQP_NOT_ALLOWED && strstr(l->why, "not found"))
         return problem_set(p, EX_NOINPUT, ENOENT,

@@ -125,7 +125,7 @@ bool confirms_late(const struct confirms *c, struct link *l)
     if (!first || l->blocked || clock_mono_ns() - first->sent_ns < LATE_NS)
         return false;
     snprintf(l->why, LINK_WHY,
-             "no confirm for 30 s: has the cluster a majority? net_ticktime "
+             "no confirm for 30 s: is a majority of nodes up? net_ticktime "
              "of 10 to 15 s finds a lost node sooner");
     return true;
 }

@@ -409,23 +409,23 @@ int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
         return part;
     if (there == NO)
         return problem_set(p, EX_CONFIG, EEXIST,
-                           "queue %s has partitions, or another queue of that "
-                           "name is there (%s): give --partitions as its other "
-                           "workers and senders do, or use another name",
+                           "queue %s has partitions, or another queue has the "
+                           "name %s: give --partitions as its other workers "
+                           "and senders do, or use another name",
                            name, first);
     if (part == YES)
         return problem_set(p, EX_CONFIG, EEXIST,
-                           "queue %s is there without partitions, and so is "
-                           "%s.0, a partition of it or another queue of that "
-                           "name: leave out --partitions, or if it has them, "
-                           "empty %s, which holds %" PRIu32
-                           " messages, with a worker without --partitions, "
+                           "queue %s exists without partitions, and so does "
+                           "%s.0, which is a partition of it or another queue "
+                           "of that name: leave out --partitions; or, if %s.0 "
+                           "is a partition, empty %s (%" PRIu32
+                           " messages) with a worker without --partitions, "
                            "then delete it",
-                           name, name, name, messages);
+                           name, name, name, name, messages);
     return problem_set(p, EX_CONFIG, EEXIST,
-                       "queue %s is there without partitions, and holds "
-                       "%" PRIu32 " messages: leave out --partitions, or use "
-                       "another name for a queue that has them",
+                       "queue %s exists without partitions and holds %" PRIu32
+                       " messages: leave out --partitions, or use another "
+                       "name for a queue with partitions",
                        name, messages);
 }
 

@@ -188,7 +188,7 @@ Test(amqp_doctor, rights_that_are_missing_are_named_with_the_command)
     cr_found(r.out, "bad ", "may not read");
     cr_assert_eq(r.status, 1);
     r = doctor_as("nobody");
-    cr_found(r.out, "bad ", "unknown, or another password");
+    cr_found(r.out, "bad ", "unknown user or wrong password");
 }
 
 Test(amqp_doctor, a_host_that_does_not_answer_is_named_beside_one_that_does)
