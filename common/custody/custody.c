@@ -391,7 +391,7 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
         return errno == ENOENT ? -ENOENT
                                : custody_problem(p, errno, "open", c->path);
     if (fstat(c->fd, &st) < 0)
-        return custody_problem(p, errno, "look at", c->path);
+        return custody_problem(p, errno, "inspect", c->path);
     if (!S_ISREG(st.st_mode))
         return custody_problem(p, EINVAL, "not a regular file", c->path);
     if (st.st_uid != geteuid()) /* a path may lead elsewhere by now: folder.c */

@@ -53,10 +53,10 @@ static int refuse(struct problem *p, int err, const char *path)
 {
     if (err == EPROTO)
         return problem_set(p, EX_CONFIG, EPROTO,
-                           "%s is of another version of mqworker; it was left "
-                           "untouched: run the version that wrote it, and "
-                           "mqctl drain, or move it away: then all that waits "
-                           "in the spool is marked redelivered",
+                           "%s was written by another version of mqworker and "
+                           "was left untouched: run that version and mqctl "
+                           "drain; or move the file away, which marks all "
+                           "messages in the spool as redelivered",
                            path);
     return problem_set(p, EX_CANTCREAT, err,
                        "%s: %s; make room there, or give another --runtime-dir",

@@ -63,8 +63,9 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
         other = "an SQLite file of another program";
     if (other)
         return problem_set(p, EX_CANTCREAT, EBADMSG,
-                           "%s is %s, no mqworker store; left as it is: move "
-                           "it away, or use another --state-dir",
+                           "%s is %s, not an mqworker store, and was left "
+                           "untouched: move it away, or use another "
+                           "--state-dir",
                            path, other);
     if (be32toh(header[15]) != STORE_VERSION)
         return store_version_refuse(path, be32toh(header[15]), p);
@@ -409,9 +410,8 @@ int store_file_require(const char *path, bool create, struct problem *p)
     snprintf(wal, sizeof wal, "%s-wal", path);
     if (stat(wal, &st) == 0 && st.st_size > WAL_HEAD)
         return problem_set(p, EX_CANTCREAT, ENOENT,
-                           "%s is missing, but its -wal is there: somebody "
-                           "removed it; put it back, or move %s away to begin "
-                           "with an empty store",
+                           "%s is missing, but its -wal is there: put the file "
+                           "back, or move %s away to begin with an empty store",
                            path, wal);
     err = store_file_make(path, NULL, NULL);
     if (!err)
@@ -495,9 +495,9 @@ int store_wal_check(sqlite3 *db, const char *path, struct problem *p)
         return 0;
     return problem_set(p, EX_CANTCREAT, EBUSY,
                        "%s was removed while another program has the store "
-                       "open: a second one would damage it; a worker writes it "
-                       "again within seconds, try again then (its log: "
-                       "event=file_gone)",
+                       "open; a second program would damage the store. A "
+                       "worker writes the file again within seconds (its log: "
+                       "event=file_gone): try again then",
                        wal);
 }
 

@@ -110,7 +110,7 @@ Test(ends, a_file_of_another_version_is_refused_and_stays_as_it_is)
     ends_close(&e, false);
     cr_assert(ftruncate(fd, 0) == 0 && pwrite(fd, "MQWENDS2 more", 13, 0) > 0);
     cr_assert(ends_known(path, &p) < 0 && ends_open(&e, path, &p) < 0 && !e);
-    cr_expect(p.status == EX_CONFIG && strstr(p.text, "run the version"), "%s",
+    cr_expect(p.status == EX_CONFIG && strstr(p.text, "run that version"), "%s",
               p.text);
     cr_expect(pread(fd, seen, sizeof seen, 0) == 13, "it is as long as it was");
     cr_expect_str_eq(seen, "MQWENDS2 more");
