@@ -78,8 +78,8 @@ struct envelope_change {
     const char *reason, *error; /* of a death; NULL: none */
     uint64_t died_ns;
     uint64_t replay; /* number of this replay; 0: unchanged */
-    bool no_expiry;  /* leave out the time at which it expires */
-    bool derived;    /* equal messages have the same id */
+    bool no_expiry;  /* leave out mqw-expires */
+    bool derived;    /* as in struct envelope, also the next */
     bool resent;
     uint64_t number; /* see envelope_number */
 };

@@ -161,7 +161,7 @@ struct publisher {
     uint64_t acked;    /* since the first return; also returned messages */
     bool twice;        /* some were sent on another connection before */
     struct confirms confirms;
-    struct unconfirmed_list waiting;   /* to be published, before later ones */
+    struct unconfirmed_list waiting;   /* to publish before new messages */
     unsigned count;                    /* of both lists */
     unsigned declared[PARTITIONS_MAX]; /* for each part: a bit for each wait
                                         * queue that exists */

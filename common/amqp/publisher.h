@@ -84,9 +84,9 @@ struct publisher_setup {
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
                    struct problem *p);
-/* Publish a message, all of which is copied. May wait until earlier ones are
- * confirmed. On any error but -EMSGSIZE and -ENOMEM the publisher has accepted
- * the message. */
+/* Publish a copy of a message. May wait until earlier messages are confirmed.
+ * On any error but -EMSGSIZE and -ENOMEM the publisher has accepted the
+ * message. */
 int publisher_put(struct publisher *b, const char *queue,
                   const amqp_basic_properties_t *properties, const void *body,
                   size_t size, struct problem *p);

@@ -163,7 +163,7 @@ static unsigned topology_part_count(const struct topology *t)
 /* Make the declaration of queue number `i`, from 0 up: the parts of NAME, or
  * NAME itself; NAME.dead and NAME.dead.kept; the wait queues of each part.
  * Returns false if there is no such number.
- * Sets no limit of deliveries, because each reading by mqdlq counts as one.
+ * Sets no limit of deliveries, because mqdlq adds one when it reads a letter.
  * Servers before 4.0 have no limit unless asked, and there a limit of -1
  * deletes every message. */
 static bool queue_spec_make(struct queue_spec *q, const struct link *l,
@@ -226,14 +226,14 @@ static int queue_declare(struct link *l, const struct queue_spec *q, int count,
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* A queue's delivery limit is fixed at creation, and requested only from a
- * server of 4.0 or later. So the limit differs for a queue created before an
- * upgrade, and, during a rolling upgrade, for a queue created on a new node and
- * declared on an old one. Such a queue works as before and is used unchanged.
+/* Declare a queue, and accept an existing queue with another delivery limit.
+ * The limit is fixed at creation, and requested only from a server of 4.0 or
+ * later. So it differs for a queue created before an upgrade, and, during a
+ * rolling upgrade, for a queue created on a new node and declared on an old
+ * one. Such a queue works as before and is used unchanged.
  * Never request a limit of -1 from an old server, even if the queue has that
  * limit: if the queue were deleted at this moment, the old server would create
- * one that deletes its messages.
- */
+ * a queue that deletes its messages. */
 static int queue_spec_declare(struct link *l, const struct queue_spec *q,
                               bool passive)
 {

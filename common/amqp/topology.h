@@ -72,7 +72,7 @@ enum topology_is {
 struct topology_seen {
     const char *name;
     uint64_t wait_ms; /* length of a wait queue; 0: it is another queue */
-    bool part;        /* one part of NAME */
+    bool part;        /* the queue is a part of NAME */
     enum topology_is is;
     uint32_t messages, consumers;
     const char *why; /* the broker's text; "": none */
@@ -84,8 +84,8 @@ int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg);
 
-/* Give a message for one of the wait queues a time to live of its own: a new
- * queue can be used a moment before its time to live is in force. */
+/* Give a message for a wait queue its own time to live, because a new queue
+ * takes messages a moment before the queue's time to live is in force. */
 void topology_time_to_live(const struct topology *t, const char *name,
                            amqp_basic_properties_t *p);
 

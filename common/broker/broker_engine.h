@@ -4,9 +4,9 @@
  * WHAT   One struct of functions for all operands with amqp:// or amqps://.
  *        Each program defines broker_engine_amqp in its folder amqp/ and fills
  *        in what it does. A build without librabbitmq leaves these folders out;
- *        then there is no engine, and the operand is refused here. And one
- *        table for all programs: an option or a verb that cannot be used with
- *        such an operand, and the reason why.
+ *        then there is no engine, and the operand is refused here. One table
+ *        for all programs has the options and verbs that cannot be used with
+ *        such an operand, with the reason.
  * WHO    The main thread of each program, after it has read its command line.
  * OWNS   Nothing.
  * FAILS  broker_engine_of: NULL and a problem with status 64. The checks: a

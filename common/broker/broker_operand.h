@@ -30,7 +30,7 @@
 #define BROKER_HOST       254 /* a name in the DNS, and NUL */
 #define BROKER_USER       128
 #define BROKER_VHOST      128
-/* An AMQP name has 255 bytes, and NAME.wait.86400000 is one of ours. */
+/* Leaves room for NAME.63.wait.86400000: an AMQP name has up to 255 bytes. */
 #define BROKER_QUEUE  224
 #define BROKER_FOLDER 768
 
@@ -109,8 +109,8 @@ struct broker_access {
                     "senders must give the same N"                         \
     }
 
-/* Refuse flags that do not fit `operand` ("": none was given): all of them if
- * it is not a queue on a broker, those of TLS if it has none, and a certificate
+/* Refuse flags that do not fit `operand` ("": none was given): all flags if it
+ * is not a queue on a broker, the TLS flags if it is amqp://, and a certificate
  * without its key. */
 int broker_access_check(const struct broker_access *a, const char *operand,
                         struct problem *p);
