@@ -41,7 +41,7 @@ int complain(int status, const char *fmt, ...)
     if (size < 0)
         text = NULL;
     fprintf(stderr, "%s: ", name);
-    if (text && width > 0) /* cut between words; the terminal cuts within one */
+    if (text && width > 0) /* break lines between words; terminals do not */
         term_words(stderr, text, (int)strlen(name) + 2, INDENT, width);
     else if (text)
         safe_text(stderr, text, (size_t)size, true);

@@ -48,7 +48,7 @@ void complain_reads(const char *what);
 void cli_interrupt_catch(void);
 /* Return the signal that was caught, or 0. */
 int cli_interrupt_seen(void);
-/* Return true after such a signal; a callback that ends a long wait. */
+/* Return true after such a signal. Passed as a callback to long waits. */
 bool cli_interrupted(void *arg);
 /* Die of the caught signal, so that a shell sees it; return if there was
  * none. */

@@ -29,7 +29,7 @@ static inline const char *json_text_of(const json_t *object, const char *name)
 {
     return json_string_value(json_object_get(object, name));
 }
-/* Make a number, or null for an unknown one, below 0. */
+/* Make a number, or null for a number below 0, which is unknown. */
 json_t *json_known(int64_t value);
 #define JSON_TEXT 24
 /* Return a string, or print a whole number to `buf`; NULL for other values. */

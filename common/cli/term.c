@@ -56,7 +56,7 @@ const char *term_colour(FILE *out, enum term_colour colour)
 }
 
 /* Return the columns of a character. wcwidth(3) uses the thread's locale, which
- * a program need not have set: use one with UTF-8. */
+ * a program need not have set: use a locale with UTF-8. */
 static int rune_columns(uint32_t rune)
 {
     static locale_t utf8;

@@ -5,7 +5,7 @@
  * WHO    The programs mqdlq and mqctl, in their only thread.
  * OWNS   The cells until they are printed.
  * FAILS  If there was no memory for a cell, term_table_print prints nothing and
- *        returns -ENOMEM. A NULL table accepts all calls and does the same.
+ *        returns -ENOMEM; so does a NULL table, which accepts all calls.
  */
 #ifndef COMMON_CLI_TERM_TABLE_H
 #define COMMON_CLI_TERM_TABLE_H
@@ -45,7 +45,7 @@ void term_table_paint(struct term_table *t, size_t column,
 void term_cell(struct term_table *t, const void *text, size_t size);
 void term_cellf(struct term_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Add a number; "-" for an unknown one, below 0. */
+/* Add a number; "-" for a number below 0, which is unknown. */
 void term_cell_known(struct term_table *t, int64_t value);
 /* Add the time since a wall time in ns; "-" if that is 0 or in the future. */
 void term_cell_age(struct term_table *t, uint64_t wall_ns);

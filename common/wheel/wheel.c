@@ -233,7 +233,7 @@ static bool bank_next(struct wheel_bank *b, uint64_t *when_ns)
     *when_ns = slot_min(&b->slot[at]);
     if (b->floor == 1 || slot_is_empty(&b->slot[b->spreading]))
         return true;
-    /* The rest of the slot being spread may have an earlier one. */
+    /* The rest of the slot being spread may have an earlier deadline. */
     min = slot_min(&b->slot[b->spreading]);
     if (min < *when_ns)
         *when_ns = min;
@@ -264,7 +264,7 @@ _Static_assert(sizeof(struct wheel_timer) <= 32, "half a cache line a timer");
 
 /* Deadlines after now_ns are in the bank AHEAD, counted from the time reached.
  * A timer started with a deadline in the past goes to the bank `late`, which
- * counts from 0 as such a deadline may be anything. A round turns `late` into
+ * counts from 0, as a past deadline may be anything. A round turns `late` into
  * `due` and takes timers from AHEAD and `due`: so a timer that is started late
  * during a round waits for the next round, and the timers of a round fire in
  * order of deadline. Of two equal deadlines the one in AHEAD comes first,

@@ -52,8 +52,8 @@ bool wheel_next(struct wheel *w, uint64_t *when_ns);
  * then no longer pending; NULL if there is none. A time earlier than before
  * does nothing. At most `budget` timers are taken or moved; 0: no limit. *more
  * is set if another call is needed, because more is due or the budget ended.
- * Calls with the same `now_ns` up to the NULL are one round: a timer that is
- * started meanwhile with a deadline in the past waits for the next round. */
+ * Calls with the same `now_ns` up to the NULL are one round: a timer started
+ * during a round with a deadline in the past waits for the next round. */
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               bool *more);
 
