@@ -177,7 +177,7 @@ struct custody_seen {
     uint32_t priority, failures, size;
     int32_t pgid; /* process group of the handler; 0: none */
     uint64_t seq, received_ns, started_ns;
-    struct header header; /* fields 0: it has none, or a broken one */
+    struct header header; /* header.fields 0: no header, or a broken one */
     char group[HEADER_VALUE_MAX + 1]; /* group in the header; "": none */
     const void *data; /* a copy of the message, header included */
     size_t data_size; /* bytes of the copy; below `size` if it was cut short */

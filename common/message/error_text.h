@@ -42,7 +42,7 @@ enum dead_reason {
     REASON_EXPIRED,
     REASON_CRASHED,
     REASON_BAD_HEADER,
-    REASON_GROUP_CLOSED, /* such a letter never held its group */
+    REASON_GROUP_CLOSED, /* refused by a closed group, which it never held */
     REASON_COUNT,
 };
 

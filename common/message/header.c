@@ -250,7 +250,7 @@ static int line_split(struct line *line, const char *at, size_t size)
     return flaw ? line_refuse_value(line, flaw) : 0;
 }
 
-/* Read all lines up to the empty one; out->bytes is set at the end. *size_line
+/* Read all lines up to the empty line; out->bytes is set at the end. *size_line
  * becomes the number of the `size` line. */
 static int lines_read(const char *data, size_t size, struct header *out,
                       char *why, unsigned *size_line)

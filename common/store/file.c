@@ -298,7 +298,7 @@ static int draft_open(struct draft *d, const char *path)
     return 0;
 }
 
-/* Remove a temporary file, and those that SQLite has put beside it. */
+/* Remove a temporary file, and the files that SQLite has put beside it. */
 static void name_remove(const char *name)
 {
     static const char *const tails[] = {"", "-wal", "-shm"};

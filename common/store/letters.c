@@ -44,7 +44,8 @@ static int letter_make(sqlite3_stmt *st, const void *boot, void **out,
     m.error = part[2].at;
     *l = (struct letter){
         .m = m,
-        /* If a boot is not known, the letter may have been sent in this one. */
+        /* If a boot is not known, the letter may have been sent in this boot.
+         */
         .replay = {.here = there &&
                            (!*there || !*here || !sql_elsewhere(there, here)),
                    .sent = sqlite3_column_int(st, COL_SENT) != 0,
@@ -191,7 +192,8 @@ int letters_of_id(struct store *s, const struct ulid *id,
                          value_blob(id, sizeof *id), out);
 }
 
-/* Visit one letter, or, with `retry`, a message that was a letter. */
+/* Visit one letter; with `retry` also a replayed letter that waits for its
+ * retry. */
 static int letter_visit(struct store *s, int64_t row, bool retry,
                         int (*visit)(const struct letter *l, void *arg),
                         void *arg)

@@ -24,7 +24,7 @@ struct letter_filter {
     uint64_t before_ns;          /* died before the letter with this time and */
     int64_t before_row;          /* this row; row 0: not given */
     uint64_t limit;              /* newest `limit` letters; 0 = all */
-    bool replayed;               /* replayed letters instead of dead ones */
+    bool replayed;               /* replayed instead of dead letters */
     /* Instead of letters, replayed letters whose message has failed and waits
      * for its retry. Newest first only. */
     bool retries;
@@ -63,7 +63,7 @@ int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg);
 /* Raise f->since_ns so that the filter examines no more than the newest `most`
- * letters between its times. Returns YES if there are older ones, NO, or
+ * letters between its times. Returns YES if there are older letters, NO, or
  * -errno. Reads only an index, so it is fast even for a million letters. */
 int letters_narrow(struct store *s, struct letter_filter *f, uint64_t most);
 /* One value of a field, and how many letters have it. */
@@ -121,7 +121,7 @@ int letters_hooks_forget(struct store *s);
 
 /* The new contents of an edited letter, whose number and history stay. */
 struct letter_edit {
-    struct ulid id;   /* a new one */
+    struct ulid id;   /* a new id */
     const void *data; /* header and body */
     size_t size, header_size;
 };
@@ -131,7 +131,7 @@ struct letter_mark {
     uint64_t died_ns;   /* of the letter as it was read */
     struct ulid id;     /* of the message as it was read; an edit changes it */
     uint64_t marked_ns; /* wall; now */
-    struct ulid token;  /* a new one; with `again` that of the last replay */
+    struct ulid token;  /* a new token; with `again` the last replay's */
     bool again;         /* the letter is replayed already, and sent again */
     const struct letter_edit *edit; /* not with `again`; NULL: none */
 };
@@ -199,7 +199,7 @@ struct letter_elsewhere {
     void *arg;
 };
 
-/* Print a letter, or a message that was one and is to run again, as a JSON
+/* Print a letter, or a replayed letter that waits for its retry, as a JSON
  * object, on one line. It has every field but the receive sequence, so mqdlq
  * import can restore the letter byte for byte. Bytes that are not UTF-8, or
  * have a NUL, are in NAME_base64. -ENOENT: the letter is gone. One thread at a

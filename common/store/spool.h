@@ -51,7 +51,8 @@ struct store_spooled {
      * message has the key, this one is not inserted. NULL: none. */
     const struct store_key *unique;
     /* Row of the table of messages to insert instead, for a message that waits
-     * for its time; only `unique` is used as well. NULL: insert this one. */
+     * for its time; of the other fields only `unique` is used. NULL: insert
+     * this message. */
     const struct store_row *later;
     bool taken;        /* out: another message has the unique key; */
     struct ulid first; /* out: its id */

@@ -180,7 +180,7 @@ int sql_key_claim(struct sql *sql, void *claim);
 /* Free the unique key of the message with that receive sequence; 0: no
  * message. */
 int sql_key_free(struct sql *sql, uint64_t seq);
-/* Delete a row of the spool, if it is there, and lower *more by one then. */
+/* Delete a row of the spool. If the row was there, lower *more by 1. */
 int sql_spool_out(struct sql *sql, int64_t key, int64_t *more);
 /* Add `more` to the stored number of spool rows, in the open transaction. */
 int sql_spool_counted(struct sql *sql, int64_t more);

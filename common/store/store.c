@@ -61,7 +61,7 @@
 #define SHRINK_MS 100
 
 #define PATIENCE_MS   5000 /* longest wait for another program's lock */
-#define HURRY_MS      2000 /* the same while the worker stops */
+#define HURRY_MS      2000 /* the same wait while the worker is stopping */
 #define LOCK_RETRY_MS 10   /* between two tries */
 
 /* One waiting call of store_write; lives on its caller's stack. */

@@ -113,8 +113,8 @@ int store_token_make(const struct store *s, struct ulid *token);
 enum store_replay {
     REPLAY_NONE, /* no replay of a letter of this store */
     REPLAY_OPEN, /* the letter's last replay, not settled yet */
-    REPLAY_OVER, /* an earlier replay, or the last one after it was settled, or
-                  * after it failed and waits for its retry */
+    REPLAY_OVER, /* an earlier replay; or the last replay if its message was
+                  * settled, or has failed and waits for its retry */
 };
 /* Look up the letter, id and token of a message's header. Another copy of the
  * message of an OPEN replay may be in a slot, which the caller checks. */
@@ -301,7 +301,7 @@ struct store_ages {
 };
 void store_ages(struct store *s, struct store_ages *out);
 /* Count the cancelled rows that are WAITING or PARKED, or, with state 0, in the
- * spool; without a worker they stay until the next one discards them.
+ * spool; without a worker they stay until the next worker discards them.
  * -errno. */
 int64_t store_count_cancelled(struct store *s, enum store_state state);
 /* Find the first DEAD row after (after_ns, after) in the order of (died_ns,
