@@ -21,7 +21,7 @@
 #include "scripts/mqctl/proc.h"
 
 #define ANSWER_MAX 65536
-#define PATIENCE   (3 * NS_PER_S) /* a worker answers in a millisecond */
+#define PATIENCE   (3 * NS_PER_S) /* for an answer, which takes about 1 ms */
 
 #define WORKER_NAME 32
 
@@ -64,7 +64,8 @@ static int answer_missing(const struct statedir *dir, const char *queue,
     char who[WORKER_NAME];
     struct worker_wait wait = {0};
 
-    /* A stopping worker exits soon, and drops its locks one after the other. */
+    /* A stopping worker drops its locks one after the other, so its phase may
+     * be wrong until it has exited, soon: wait for that. */
     while (phase != WORKER_PHASE_NONE && phase != WORKER_PHASE_STARTING &&
            worker_phase_wait(dir, &wait))
         phase = worker_phase(dir);
@@ -133,7 +134,8 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
     int fd, err;
 
     *out = NULL;
-    /* A signal has stopped it; that of another PID namespace is not visible. */
+    /* A worker that a signal has stopped cannot answer. Workers of other PID
+     * namespaces cannot be checked for this. */
     if (pid && process_stat(pid, &st) && st.state == 'T' &&
         holder_is(&h, pid, queue))
         return problem_set(p, EX_TEMPFAIL, EHOSTDOWN,

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     int status;
 
     json_needs_memory();
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* a write at that limit then returns EFBIG */
     /* Name the commands of systemd for verbs that only systemd has. */
     queue += queue[0] == '/';
     complain_as("mqctl");

@@ -18,6 +18,7 @@
 #include "common/cli/subcommand.h"
 #include "common/store/waiting.h"
 
+/* Values of line.verb in the options. */
 enum verb {
     VERB_QUEUES,
     VERB_LIST,
@@ -68,21 +69,21 @@ struct words {
 struct serve_options {
     const char *listen, *token_file, *group, *tls_cert,
         *tls_key;            /* NULL: not given */
-    struct words state_dirs; /* a NULL: the worker's default */
+    struct words state_dirs; /* one that is NULL: the worker's default */
     struct words hosts;      /* more names of this server */
     bool allow_write, no_bodies, metrics_open, behind_proxy;
 };
 
 struct options {
-    struct subcommand_line line;        /* comes first; its verb: enum verb */
-    const char *state_dir;              /* NULL: found as by the worker */
-    const char *textfile;               /* NULL: stdout */
-    uint64_t interval_ns, rounds;       /* of top; rounds 0: without end */
+    struct subcommand_line line;  /* first: subcommand_read relies on that */
+    const char *state_dir;        /* NULL: the worker's default */
+    const char *textfile;         /* NULL: stdout */
+    uint64_t interval_ns, rounds; /* of top; rounds 0: without end */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
     bool look_only;          /* doctor: only read; create no queue to test the
                               * limits */
-    const char *runtime_dir; /* of move; NULL: found as by the worker */
+    const char *runtime_dir; /* of move; NULL: the worker's default */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */
     const char *pause_for;        /* duration; NULL: not given */

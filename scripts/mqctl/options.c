@@ -13,11 +13,11 @@
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
 
-/* A build without a library leaves these functions out. */
+/* NULL in a build that lacks their library; `absent` below then says why. */
 #pragma weak serve_run
 #pragma weak top_run
 
-/* The verbs, in the order of the enum. `least` and `most` are 0 if left out. */
+/* The verbs. A verb without `least` and `most` takes no operands. */
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
                      "List every queue of this machine and its worker.",
@@ -284,9 +284,9 @@ static const struct option_row flags[] = {
      .help = "print this and exit"},
 };
 
-/* Take the duration of pause from the end of the operands. A queue name begins
- * with a slash, or is no duration. Refuse a name that is almost a duration,
- * because a mistyped duration would pause the other queues without an end. */
+/* Take the duration of pause, if the last operand is one; a queue with such a
+ * name needs its slash. Refuse an operand that is almost a duration: if it were
+ * taken for a queue, the other queues would be paused without a limit. */
 static int pause_read(struct options *o, struct problem *p)
 {
     int n = o->line.operand_count;
@@ -319,8 +319,8 @@ static bool is_queue(const char *word)
     return word[0] == '/' || broker_operand_is(word);
 }
 
-/* Check each verb's operands and flags. A verb that changes messages must be
- * told which, and not twice. */
+/* Check the verb's operands and flags. A verb that changes messages needs ids,
+ * a filter or --all; ids exclude the other two. */
 static int options_check(void *options, struct problem *p)
 {
     struct options *o = options;
@@ -328,11 +328,11 @@ static int options_check(void *options, struct problem *p)
     const unsigned verb = 1u << o->line.verb;
     const char *name = verbs[o->line.verb].name, *text = NULL;
     char *const *words = o->line.operands;
-    const int n = o->line.operand_count; /* with the duration of pause */
+    const int n = o->line.operand_count; /* the duration of pause included */
     const char *first = n > 0 ? words[0] : "",
                *last = n > 0 ? words[n - 1] : "";
     bool ids = n > 1, narrowed = filter_given(o), all = o->orphans || o->all;
-    bool of_queues = verb & (EVERY_WORKER | V(REMOVE)); /* or of all */
+    bool of_queues = verb & (EVERY_WORKER | V(REMOVE)); /* or all of them */
 
     if (verb & (STEER | V(SET) | V(EXPLAIN)) && n > 1 && !is_queue(first) &&
         is_queue(last))
@@ -340,8 +340,8 @@ static int options_check(void *options, struct problem *p)
             p, EX_USAGE, EINVAL,
             "%s: the queue comes first; did you mean mqctl %s %s %s%s?", name,
             name, SHELL_QUEUE(last), first, n > 2 ? " ..." : "");
-    /* Refuse what a queue on a broker does not have, and flags of a broker for
-     * another queue. */
+    /* Refuse verbs that do not work for a queue on a broker, and flags of a
+     * broker for a POSIX queue. */
     if ((broker_operand_is(first) &&
          broker_verb_check("mqctl", name, first, p) < 0) ||
         broker_access_check(&o->access, last, p) < 0)

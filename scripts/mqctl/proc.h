@@ -26,7 +26,7 @@ struct fd_seen {
     int fd;
     dev_t dev; /* with the inode: which queue it is */
     ino_t ino;
-    char name[QUEUE_NAME_MAX]; /* "/orders"; it may have been removed */
+    char name[QUEUE_NAME_MAX]; /* "/orders"; the queue may have been removed */
 };
 
 struct fds {

@@ -26,7 +26,8 @@
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
 
-/* Insert a label in its place, once. */
+/* Insert a label ("/orders", or the operand of a queue on a broker) into the
+ * sorted list, unless the list has it. */
 static int label_add(struct queue_list *n, const char *label)
 {
     char **more, *copy;
@@ -59,7 +60,7 @@ static int name_add(struct queue_list *n, const char *name)
 
 /* Kinds of entries in a folder. */
 enum entries {
-    ENTRIES_QUEUES,  /* files, or whatever a mounted file system has */
+    ENTRIES_QUEUES,  /* in an mqueue file system: one for each queue */
     ENTRIES_FOLDERS, /* of queues, in a state directory */
     ENTRIES_LABELS,  /* folders of brokers, or of their queues */
 };

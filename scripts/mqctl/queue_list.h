@@ -5,7 +5,8 @@
  *        processes. Each name once, sorted.
  * WHO    Verbs that deal with all queues; on the only thread of the process.
  * OWNS   The names.
- * FAILS  A place that cannot be read is left out, and `missing` says so.
+ * FAILS  A place that cannot be read is left out; `missing` or `folder_trouble`
+ *        has the reason.
  */
 #ifndef SCRIPTS_MQCTL_QUEUE_LIST_H
 #define SCRIPTS_MQCTL_QUEUE_LIST_H
@@ -23,13 +24,13 @@ struct queue_list {
     size_t count;
     bool complete;     /* the kernel's own list was read */
     dev_t dev;         /* st_dev of that list and of its queues; 0: not read */
-    char missing[256]; /* why it was not read, and what to do */
+    char missing[256]; /* why the list was not read, and what to do */
     /* Why the state directory was not read; "": it was. */
     char folder_trouble[sizeof((struct problem *)0)->text];
 };
 
-/* List the queues with a folder in the state directory. These three return 0,
- * or -ENOMEM with an empty list. */
+/* List the queues with a folder in the state directory. These three functions
+ * return 0, or -ENOMEM with an empty list. */
 int queue_list_of_workers(struct queue_list *n, const char *state_dir);
 /* List queues on brokers as well, each as an operand with one host. */
 int queue_list_of_all_workers(struct queue_list *n, const char *state_dir);
@@ -61,7 +62,7 @@ struct orphans {
 };
 
 /* Find the orphans among these queues: 0 or -ENOMEM. Names point into the list
- * of queues. `fds`: the open descriptors; NULL: look now. */
+ * of queues. `fds`: the open descriptors; NULL: read them. */
 int orphans_find(struct orphans *out, const struct queue_list *queues,
                  const char *state_dir, const struct fds *fds);
 void orphans_free(struct orphans *o);
