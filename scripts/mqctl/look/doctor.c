@@ -125,8 +125,8 @@ bool findings_end(struct findings *f)
 /* ---- queues that no process has open ---- */
 
 #define ORPHANS_SHOWN 10
-/* A queue that was used for the last time before this is worth a warning; its
- * user may still want one that is younger. */
+/* Time without use after which a queue gets a warning instead of a note; before
+ * that, its user may still want it. */
 #define ORPHAN_OLD_NS (600 * NS_PER_S)
 
 /* Print the orphans that no worker has ever used. The other orphans appear

@@ -3,8 +3,8 @@
  * WHAT   Checks the machine's limits, name spaces, the state directory, then
  *        each queue: its worker, its other readers, its dead letters. Prints a
  *        finding for each check, with the command that fixes it.
- * WHO    doctor_run here and in scripts/mqctl/amqp; on the only thread of the
- *        process.
+ * WHO    doctor_run here, doctor_broker_run in scripts/mqctl/amqp, and mqctl
+ *        explain; on the only thread of the process.
  * OWNS   The text of findings, from findings_begin to findings_end.
  * FAILS  Never; a problem is a finding. Without memory findings are printed in
  *        the order of the checks.
@@ -63,9 +63,9 @@ const char *fix(struct findings *f, const char *fmt, ...)
 /* Check the kernel's limits, and how much of them is used. */
 void limits_check(struct findings *f, const struct options *o,
                   const struct queue_list *queues);
-/* Explain an error of mq_overview(7), if the last operand is the name of one:
- * the causes, each checked on this machine. Returns an exit status, or -1 if it
- * is no such name. */
+/* If the last operand is the name of an error of mq_overview(7), print its
+ * causes, each checked on this machine. Returns an exit status, or -1 if it is
+ * no such name. */
 int error_explain(const struct options *o);
 /* Return the names of these errors: "EMFILE, ENFILE, EINVAL". */
 #define ERROR_NAMES 256

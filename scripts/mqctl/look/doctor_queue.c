@@ -662,7 +662,7 @@ void readers_check(struct findings *f, const struct snapshot *v)
     struct stat st;
 
     if (queue_open(&q, v->queue, 0, NULL, NULL, &p) < 0)
-        return; /* kernel_check has said why */
+        return; /* kernel_check has reported it */
     if (fstat(queue_fd(q), &st) == 0)
         for (size_t i = 0; i < f->fds->count; i++)
             if (f->fds->at[i].dev == st.st_dev &&

@@ -1,7 +1,7 @@
 /* groups.c - mqctl groups: list the groups of a queue, sorted by key
  *
  * main and the children of mqctl serve call groups_run on their only thread. A
- * group may have messages in three places: slots, which messages.c read first;
+ * group may have messages in three places: slots, which messages_open has read;
  * the spool, whose messages are counted by group before the list begins; and
  * the store, which is asked about one group at a time. A message that moves
  * between these places during the list may count twice or not at all.
@@ -28,7 +28,7 @@
 /* Messages of one group in the spool. The spool is sorted by turn, but the list
  * of groups by key. So the whole spool is read to count the groups with the
  * next GROUPS_MOST keys, and read again for the keys after them. Messages in
- * slots do not count. */
+ * slots are not counted here. */
 struct group_spooled {
     RB_ENTRY(group_spooled) node;
     uint64_t count;
@@ -134,7 +134,7 @@ struct reading {
 };
 
 /* Visit a message of the spool, in the order of their turns: count it for its
- * group. A group with a later key makes room for a new one. */
+ * group. If there are too many groups, drop the one with the last key. */
 static int spooled_count(const struct message_seen *seen, void *arg)
 {
     const struct reading *r = arg;
@@ -208,7 +208,7 @@ static int slot_group_order(const void *a, const void *b)
 }
 
 /* Open a walk through the groups of `m`, which is open without a filter, and
- * ask its worker page by page which groups are closing. -ENOMEM. */
+ * ask its worker page by page which groups are closing. 0 or -ENOMEM. */
 static int walk_open(struct walk *w, struct messages *m)
 {
     char line[HEX_ROOM + 16], last[HEX_ROOM] = "";
@@ -250,7 +250,7 @@ static int head_row(const struct walk *w, int64_t row, struct group_seen *out)
     int err = store_get(w->m->store, row, &r, NULL, 0, NULL);
 
     if (err)
-        return err == -ENOENT ? 0 : err; /* it has gone meanwhile */
+        return err == -ENOENT ? 0 : err; /* the row is gone */
     out->head = r.id;
     out->received_ns = r.first_received_ns;
     out->due_ns = r.state == STORE_WAITING ? r.due_ns : 0;
@@ -331,7 +331,7 @@ static int group_look(const struct walk *w, const struct parts *p,
     return head_row(w, next.row, out);
 }
 
-/* Visit a group, unless it has no message and is not closing. */
+/* Visit a group that has a message or is closing. */
 static int parts_visit(const struct walk *w, const struct parts *p,
                        const char *key, size_t size, group_visit *visit,
                        void *arg)

@@ -85,12 +85,12 @@ struct machine {
     const struct queue_list *queues;
     struct payer payers[PAYERS]; /* this process first */
     size_t count;
-    /* The queues of this IPC namespace, whoever pays: that exist, and that were
-     * removed and are still open. */
+    /* Numbers of queues of this IPC namespace, of all payers: existing queues,
+     * and removed queues that are still open. */
     uint64_t exist, removed;
-    pid_t removed_pid;  /* has a removed one open */
+    pid_t removed_pid;  /* has a removed queue open */
     struct trial trial; /* of this process */
-    /* Being explained, and the call that returned it; NULL in limits_check. */
+    /* The explained error, and the call that returned it; NULL for doctor. */
     const char *error, *call;
 };
 
@@ -354,7 +354,7 @@ static void bytes_check(const struct machine *m, const struct payer *payer,
     /* Before and after the word "queue". */
     static const char *const words[SHARES][2] = {
         {"", " here"}, {"removed ", ""}, {"", " of other IPC namespaces"}};
-    /* The errors of mq_open that come before RLIMIT_MSGQUEUE. */
+    /* The errors that mq_open returns before it checks RLIMIT_MSGQUEUE. */
     static const char *const names[] = {
         [EPERM] = "EPERM",   [EACCES] = "EACCES", [EINVAL] = "EINVAL",
         [ENOSPC] = "ENOSPC", [ENOSYS] = "ENOSYS",
@@ -660,7 +660,7 @@ static void owner_check(struct machine *m, struct result *r)
 
     if (fstat(queue_fd(m->queue), &st) < 0)
         return;
-    /* Root asks for others' programs, too, and may lack CAP_FOWNER. */
+    /* Root may ask for another user's program, or lack CAP_FOWNER: NOTE. */
     r->level = geteuid() == 0 ? NOTE : st.st_uid == geteuid() ? FINE : BAD;
     SAY(r, "%s belongs to %s, and you are %s", m->name,
         folder_user(st.st_uid, his), folder_user(geteuid(), ours));
@@ -848,7 +848,7 @@ int error_explain(const struct options *o)
         else if (c->check)
             SAY(&r, "%s", m.no_queue.text);
         all.level = r.level;
-        if (r.level == FINE) { /* the cause would read like a fact */
+        if (r.level == FINE) { /* ruled out: do not print the cause */
             SAY(&all, "%s", r.text);
         } else {
             SAY(&all, "%s%s%s", c->text, r.text[0] ? ". Here: " : "", r.text);

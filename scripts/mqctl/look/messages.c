@@ -68,7 +68,7 @@ const char *messages_cursor(const struct message_seen *seen,
 }
 
 /* Read the one or two numbers after a prefix, with dashes between and behind
- * them. Returns the text after them; NULL if it has another form. */
+ * them. Returns the rest; NULL if the text has another form. */
 static const char *cursor_numbers(const char *text, const char *prefix,
                                   uint64_t *first, uint64_t *second)
 {
@@ -245,7 +245,7 @@ struct rows {
     bool *had;
 };
 
-/* Mark a row as found if it is one of these. */
+/* Mark a row as found if it is one of `r`. */
 static void row_mark(const struct rows *r, int64_t row)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -274,8 +274,8 @@ int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
     return err ? err : custody_look(path, seen_mark, &r, &p);
 }
 
-/* Read the file of ends, as the next worker will. If the machine went down, or
- * the file is gone, every message of the spool may have run. */
+/* Read the file of ends (custody/ends.h), as the next worker will. If the
+ * machine went down, or the file is gone, every message may have run. */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
                           bool *ran)
 {
@@ -347,7 +347,7 @@ static int slot_state_find(struct messages *m, struct slot_seen *s)
             return err;
     }
     err = m->store ? waiting_group_blocked(m->store, s->c.group, size) : 0;
-    /* It waits for a running message of its group, and for earlier ones. */
+    /* It waits for a running message of its group, and for earlier messages. */
     for (size_t i = 0; err == 0 && i < m->count; i++) {
         const struct slot_seen *o = &m->slots[i];
 
@@ -442,7 +442,7 @@ int messages_open(struct messages *m, const struct options *o)
     char path[PATH_MAX];
     struct problem p = {0};
     json_t *live, *runs;
-    bool answers = false; /* the worker does */
+    bool answers = false; /* the worker has answered */
     int err;
 
     *m = (struct messages){.filter = o->filter};
@@ -457,7 +457,7 @@ int messages_open(struct messages *m, const struct options *o)
     m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
     /* Ask the worker whether dead letters hold groups, and for its
      * --group-separator. Without a worker, the counters that the last one left
-     * tell the first; they are lost at a reboot. */
+     * show whether letters hold groups; a reboot deletes them. */
     if (m->runs && ask(&m->dir, m->queue, "status", &live, &p) == 0) {
         m->filter.holds =
             json_integer_value(json_object_get(live, "groups_held")) > 0;
@@ -560,8 +560,8 @@ static int failure_keep(const struct waiting_row *w, void *arg)
 }
 
 /* Visit slots, due rows, the spool, then other rows: the order in which they
- * run. Due rows are not visited again after the spool, so a row that becomes
- * due in between is missed. */
+ * run. A list that continues in the spool does not visit due rows again, so a
+ * row that has become due since the last page is missed. */
 int messages_each(struct messages *m, const char *cursor, message_visit *visit,
                   void *arg)
 {

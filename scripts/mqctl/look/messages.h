@@ -5,7 +5,7 @@
  *        after any message. Works with and without a worker.
  * WHO    list, groups, group, run-now and cancel, on the only thread of the
  *        process; some of them in children of mqctl serve.
- * OWNS   The store, and copies of the slots: as many as there are slots.
+ * OWNS   The store, and a copy of each slot.
  * FAILS  messages_open: an exit status, after an error on stderr.
  *        messages_each: -errno, or what `visit` returned.
  */
@@ -23,9 +23,9 @@
 /* A message in a slot, copied. */
 struct slot_seen {
     enum waiting_state state;
-    struct custody_seen c;  /* without header and data, which are gone */
+    struct custody_seen c;  /* its pointers into the message are invalid */
     char *data;             /* the header, and up to filter.body_most bytes */
-    size_t body_size, size; /* of the body: of the copy, and whole */
+    size_t body_size, size; /* of the body: copied, and whole */
     char last_stderr[ERROR_TEXT]; /* of a running message; "": none */
 };
 
@@ -98,8 +98,8 @@ json_t *message_json(const char *queue, const struct message_seen *seen);
 int messages_spooled_each(struct messages *m, int64_t after, bool all,
                           message_visit *visit, void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
-/* Mark the rows, and keys of the spool with a minus, whose messages are in
- * slots of the killed worker. Custody is read again, because since
+/* Mark the rows (below 0: keys of the spool, with a minus) whose messages are
+ * in slots of the killed worker. Custody is read again, because since
  * messages_open another worker may have started and been killed. Call this
  * while no worker has the lock. Returns 0, -ENOENT if there is no custody, or
  * -errno. */

@@ -109,7 +109,7 @@ static int due_keep(const struct waiting_row *w, void *arg)
 }
 
 /* Return true if no worker is running: cancelled messages then stay until the
- * next worker ends them. */
+ * next worker discards them. */
 static bool is_idle(const struct snapshot *v)
 {
     return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
@@ -291,7 +291,7 @@ static int slot_stop(const struct custody_seen *seen, void *arg)
 /* Return true if the numbers of the last snapshot are still right: custody is
  * empty (`*err` 0) or missing (-ENOENT), and nothing was committed since.
  * Otherwise store_unchanged has marked the store, before it is opened, so that
- * the next snapshot notices a commit that is made meanwhile. */
+ * the next snapshot notices each commit after that. */
 static bool last_holds(const struct snapshot *v, struct snapshot_last *last,
                        const char *custody, int *err)
 {
@@ -331,7 +331,7 @@ static void store_look(struct snapshot *v, struct store *s,
     r->dead = store_count(s, STORE_DEAD);
     r->replayed = store_count(s, STORE_REPLAYED);
     store_ages(s, &r->ages);
-    /* A running retry is still in the store, with its due time in the past. */
+    /* A running retry is still in the store, and due: skip rows in slots. */
     if (c->row_count && r->ages.due && r->ages.due <= due.now_ns) {
         (void)waiting_each(s, &due, &(struct waiting_place){0}, due_keep, c);
         r->ages.due = c->due_ns;

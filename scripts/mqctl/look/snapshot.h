@@ -4,7 +4,7 @@
  *        asks its worker. Each part may be missing; then a problem says why.
  * WHO    status, doctor, metrics, top, explain and other verbs, on the only
  *        thread of the process; some of them in children of mqctl serve.
- * OWNS   What it holds, until snapshot_close.
+ * OWNS   The counters and the worker's answer, until snapshot_close.
  * FAILS  snapshot_open: a problem, if no queue can have that name.
  */
 #ifndef SCRIPTS_MQCTL_LOOK_SNAPSHOT_H
@@ -58,7 +58,7 @@ struct snapshot {
     struct counters_header head;
     struct counters_sum sum;    /* since the worker started */
     struct counters_sum totals; /* of this run and all earlier ones */
-    bool in_all; /* fields that count messages are `totals`, not `sum` */
+    bool in_all; /* numbers of messages are of `totals`, not `sum` */
     enum snapshot_worker worker; /* as its lock says */
     enum worker_phase phase;     /* of a running worker that did not answer */
     bool stopped;                /* by a signal, such as ^Z */
@@ -94,7 +94,7 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
 /* What the last snapshot of a queue found in its store; all 0 before the
  * first. */
 struct snapshot_last {
-    bool locked;            /* the caller has the worker's lock: none runs */
+    bool locked;            /* the caller has the lock: no worker is running */
     struct store_mark mark; /* made before the store was read */
     bool known;             /* the store was read, and nothing was in custody */
     bool idle;              /* no worker ran */
@@ -112,8 +112,8 @@ int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
                    bool ask, struct problem *p);
 void snapshot_close(struct snapshot *v);
 
-/* Return the label of a queue: "/orders", or the operand of a queue on a broker
- * without its user. */
+/* Copy the label of a queue: "/orders", or the operand of a queue on a broker
+ * without its user. 0 or -errno. */
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
                   struct problem *p);
 /* Find the folder of a queue. Exit statuses: 69 there is none, 77 another user
