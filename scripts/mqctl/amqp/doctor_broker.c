@@ -28,7 +28,7 @@
 #include "scripts/mqctl/mqctl.h"
 
 #define SAFE_SERVER    0x030c05          /* 3.12.5 */
-#define ACK_TIMEOUT_NS (1800 * NS_PER_S) /* of a server, unless told */
+#define ACK_TIMEOUT_NS (1800 * NS_PER_S) /* consumer_timeout by default */
 
 #define ANSWER_S 5 /* time limit for the answer to a message */
 
@@ -45,7 +45,7 @@ struct visit {
     char any[TOPOLOGY_NAME]; /* NAME, or a partition that exists */
     bool there;              /* `any` is set */
     bool unseen;             /* the kind of a queue could not be checked */
-    bool misnumbered;        /* it has another number of partitions */
+    bool misnumbered;        /* the queue has another number of partitions */
     unsigned server;         /* version of the first host, as in link.h */
 };
 
@@ -73,6 +73,7 @@ static bool live_limit(const struct visit *t, const char *name,
            (strcmp(*text, "none") == 0 || duration_parse(*text, ns) == 0);
 }
 
+/* Check the worker of this machine, and its time limits. */
 static void own_worker_check(struct visit *t)
 {
     const struct snapshot *v = &t->v;
@@ -97,7 +98,7 @@ static void own_worker_check(struct visit *t)
     else
         FOUND(t->f, NOTE, "worker", NULL, "no worker runs on this machine");
     /* Check that no handler can run for longer than the broker waits for an
-     * acknowledgement. With partitions a message's own limit is cut. */
+     * acknowledgement. With partitions, a worker cuts a message's limit. */
     if (!live_limit(t, "timeout", &text, &ns) ||
         !live_limit(t, "max-timeout", &longest, &most))
         return;
@@ -176,7 +177,7 @@ static void host_check(struct visit *t, unsigned i)
         return;
     }
     t->link = l;
-    t->link->host = 0; /* an index of `one` */
+    t->link->host = 0; /* the only host of `one` */
 }
 
 /* ---- queues ---- */
@@ -283,6 +284,7 @@ static void queue_found(const struct topology_seen *seen, void *arg)
               seen->consumers == 1 ? "" : "s");
 }
 
+/* Check the queues of NAME, and whether --partitions is right. */
 static void broker_queues_check(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
@@ -377,7 +379,7 @@ static void rights_check(struct visit *t)
 
     /* Ask to consume with a priority that is not a number. RabbitMQ checks the
      * right to read first: it answers 403 without the right, otherwise 406. So
-     * there is never a consumer, except at another server. */
+     * there is never a consumer, unless the server is not RabbitMQ. */
     if (t->there) {
         (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(t->any),
                                  amqp_cstring_bytes(""), 0, 0, 0,

@@ -2,7 +2,7 @@
  * doctor_node.h)
  *
  * rabbitmqctl answers root and the user rabbitmq, on a node. It prints JSON, in
- * which the definition of a policy is a text.
+ * which the definition of a policy is a string that has JSON.
  */
 #include "scripts/mqctl/amqp/doctor_node.h"
 
@@ -166,7 +166,7 @@ static bool policy_check(const struct node_visit *t, const char *queue,
 }
 
 /* Check the replicas and policies of the worker's queues, NAME and NAME.*.
- * *lifted becomes false if the policy of one does not lift its limit. */
+ * *lifted becomes false if a queue's policy does not lift its limit. */
 static void replicas_check(const struct node_visit *t, const json_t *queues,
                            const json_t *policies, size_t nodes, bool *lifted)
 {

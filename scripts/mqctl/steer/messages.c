@@ -12,9 +12,9 @@
  * that the killed worker had finished as gone; if it is unknown which rows
  * those are, cancel skips the whole spool.
  * Slots: the running worker cancels a message in a slot. A message in the slot
- * of a killed worker is skipped: the next start decides about it, and ends its
- * handler if that is still running. A running message is skipped; with
- * --running, its handler is ended after all waiting messages were dealt with.
+ * of a killed worker is skipped: the next worker decides about it, and
+ * terminates its handler if that is still running. A running message is
+ * skipped; --running terminates its handler, after the waiting messages.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -127,7 +127,7 @@ static int order_send(const struct messages *m, const char *line, size_t count,
 /* ---- cancelling running messages ---- */
 
 /* Each look repeats the order for all messages that are still running, because
- * a handler that was about to start could not be ended before. The answers of
+ * a handler that was only about to start had to be left alone. The answers of
  * the worker therefore do not tell how a message ended; custody and the journal
  * do. A message counts as cancelled when the journal says so: the worker writes
  * that entry after the end of the message is durable. */
@@ -157,9 +157,9 @@ static bool runs_left(const struct runs *r)
     return false;
 }
 
-/* Ask the worker to end up to BATCH messages from `from` on. Returns 0 or an
- * exit status. An exited worker is no failure here: its journal tells how the
- * messages ended. */
+/* Ask the worker to terminate the handlers of up to BATCH messages from `from`
+ * on. Returns 0 or an exit status. An exited worker is no failure here: its
+ * journal tells how the messages ended. */
 static int running_order(const struct runs *r, size_t from,
                          const struct messages *m)
 {
@@ -186,8 +186,8 @@ static int running_order(const struct runs *r, size_t from,
     return status;
 }
 
-/* End the handlers of the messages. Afterwards `at` has the messages that are
- * still running, or failed by themselves. */
+/* Terminate the handlers of the messages. Afterwards `at` has the messages that
+ * are still running, or failed by themselves. */
 static int running_cancel(struct runs *r, const struct messages *m)
 {
     uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
@@ -416,8 +416,8 @@ static int named_take(struct order *x, int64_t row)
     return batch_add(x, row);
 }
 
-/* Take a running message: skip it, unless its handler is to be ended and it has
- * an id by which the worker can find it. */
+/* Take a running message: note it for running_cancel if --running is given and
+ * the worker can find the message by an id; else skip it. */
 static int run_take(struct order *x, const struct custody_seen *c)
 {
     struct runs *r = &x->running;
@@ -506,7 +506,8 @@ named_slot_find(const struct order *x, const struct ulid *id, int64_t row)
     return NULL;
 }
 
-/* Find the row of a given id, or the slot that has it; -ENOENT. */
+/* Find the row of a given id, or the slot that has it. Returns 0, -ENOENT, or
+ * -EINVAL if the text is no id. */
 static int id_find(struct order *x, const char *text, int64_t *row,
                    const struct slot_seen **slot)
 {
@@ -516,7 +517,7 @@ static int id_find(struct order *x, const char *text, int64_t *row,
 
     *row = 0;
     *slot = NULL;
-    /* The worker or waiting_steer finds out whether it is in a slot. */
+    /* The worker or waiting_steer finds out whether that row is in a slot. */
     if (strncmp(text, SPOOLED, strlen(SPOOLED)) == 0) {
         *row = -strtonum(text + strlen(SPOOLED), 1, INT64_MAX, &trouble);
         return trouble ? -EINVAL : x->m.store ? 0 : -ENOENT;

@@ -42,7 +42,7 @@ static bool settings_listed(const struct options *o)
     return o->line.verb == VERB_SET && o->line.operand_count == 1;
 }
 
-/* Print for a person what the worker did. */
+/* Print what the worker did, in words. */
 static void answer_print(const struct options *o, const char *queue,
                          json_t *answer)
 {
@@ -87,7 +87,7 @@ static void answer_print(const struct options *o, const char *queue,
                queue, keep);
 }
 
-/* A worker that was ordered to exit. */
+/* A worker that was given the order. */
 struct ordered {
     struct statedir dir;
     char queue[QUEUE_NAME_MAX];
