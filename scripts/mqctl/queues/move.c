@@ -51,7 +51,7 @@ struct move {
     struct snapshot before, after;
     uint64_t began_ns; /* wall */
     uint64_t letters;  /* letters that were moved */
-    uint64_t refused;  /* messages that cannot be forwarded: letters now */
+    uint64_t refused;  /* messages that became letters: not forwarded */
     bool stalled;      /* the broker took no more, so the worker was stopped */
 };
 

@@ -209,10 +209,9 @@ int create_run(const struct options *o)
     return status;
 }
 
-/* Complain if the queue has a worker, or if its removal would lose messages. An
- * orphan was not named by the user, so for an orphan, messages that are saved
- * for its next worker are also a reason. Returns an exit status; 0: remove
- * it. */
+/* Complain if the queue has a worker, or if its removal would lose messages.
+ * The user did not name an orphan, so an orphan also stays if messages are
+ * saved for its next worker. Returns an exit status; 0: remove it. */
 static int removal_check(struct snapshot *v, bool orphan)
 {
     const char *queue = SHELL_QUEUE(v->queue);
@@ -549,7 +548,7 @@ static int forget_one(const struct options *o, const char *name)
 
     if (snapshot_open(&v, o->state_dir, name, false, &p) < 0)
         return complain_of(&p);
-    /* --force does not help against a worker. */
+    /* Refuse while a worker is running, even with --force. */
     if (v.worker == SNAPSHOT_RUNS)
         status = complain(
             EX_UNAVAILABLE,

@@ -5,7 +5,7 @@
  * WHO    mqctl top, and the child of mqctl serve that watches queues; on the
  *        only thread of the process.
  * OWNS   The rows, until the process or top_run ends.
- * FAILS  -ENOMEM; a queue that cannot be looked at keeps a problem.
+ * FAILS  -ENOMEM; the row of a queue that cannot be read has a problem.
  */
 #ifndef SCRIPTS_MQCTL_TOP_TOP_H
 #define SCRIPTS_MQCTL_TOP_TOP_H

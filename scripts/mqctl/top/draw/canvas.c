@@ -41,8 +41,8 @@ static bool part_begin(struct canvas_line *l, size_t from, enum paint paint)
     return true;
 }
 
-/* Add a safe text at a column, as far as there is room. Blanks before it are
- * plain, as an underline or the colour of a chosen line would show. */
+/* Add a safe text at a column, as far as there is room. Blanks before the text
+ * are plain: an underline, or on a chosen line a colour, would show in them. */
 static void text_add(const struct canvas *c, struct canvas_line *l, int x,
                      enum paint paint, const char *text)
 {

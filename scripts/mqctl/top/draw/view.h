@@ -88,9 +88,9 @@ struct view {
     bool reverse; /* the order is reversed */
     const struct view_detail *detail;
     bool letters;         /* the list of dead letters has the cursor */
-    size_t letter;        /* the one that is chosen */
+    size_t letter;        /* index of the chosen letter */
     const char *page;     /* a long text instead of all else; NULL: none */
-    size_t page_from;     /* lines of it that are above the screen */
+    size_t page_from;     /* lines of the page above the screen */
     bool utf8;            /* the terminal shows UTF-8 */
     bool help;            /* show the keys instead of all else */
     const char *note;     /* the result of the last key */
@@ -99,7 +99,7 @@ struct view {
 
 /* ---- keys: one table, from which the help and the last line are made ---- */
 
-/* Keys that are no character. */
+/* Keys that are not characters. */
 enum {
     TOP_KEY_UP = 0x100,
     TOP_KEY_DOWN,
@@ -152,7 +152,8 @@ void view_draw(const struct view *v, struct canvas *c);
 /* Return the lines of a page that do not fit on a screen of that size. */
 size_t view_page_rest(const char *page, int width, int rows);
 
-/* Number of columns for sorting: 0, names, then the others from the left. */
+/* Number of columns to sort by. Column 0 has names; the others follow as they
+ * are shown, from the left. */
 extern const size_t view_sorts;
 /* Return the title of a column. */
 const char *view_sort_title(size_t sort);
