@@ -86,17 +86,18 @@ static void own_worker_check(struct visit *t)
         FOUND(t->f, BAD, "worker", NULL, "%s", v->no_live.text);
     else if (v->worker == SNAPSHOT_KILLED)
         FOUND(t->f, BAD, "worker", worker_fix(t, ""),
-              "its last one here, pid %d, was killed; the broker gives what it "
-              "had to other workers, and handlers that it left run until the "
-              "next one starts here",
+              "the last worker on this machine, pid %d, was killed. The broker "
+              "gives its messages to other workers; handlers that it left may "
+              "be running until the next worker starts here",
               (int)v->pid);
     else if (v->worker == SNAPSHOT_UNSEEN)
         FOUND(t->f, WARN, "worker", NULL,
-              "whether one runs is not seen from here: the lock %s/%s cannot "
-              "be checked",
+              "cannot tell whether one is running: the lock %s/%s cannot be "
+              "checked from here",
               v->dir.folder, STATEDIR_PIDFILE);
     else
-        FOUND(t->f, NOTE, "worker", NULL, "no worker runs on this machine");
+        FOUND(t->f, NOTE, "worker", NULL,
+              "no worker is running on this machine");
     /* Check that no handler can run for longer than the broker waits for an
      * acknowledgement. With partitions, a worker cuts a message's limit. */
     if (!live_limit(t, "timeout", &text, &ns) ||
@@ -108,18 +109,20 @@ static void own_worker_check(struct visit *t)
                   "mqctl set %s timeout=25m; or raise consumer_timeout (ms) in "
                   "rabbitmq.conf of each node",
                   SHELL_QUEUE(v->queue)),
-              "--timeout is %s, and a message that is not acknowledged for "
-              "consumer_timeout, 30m unless set, is given to somebody else",
+              "--timeout is %s, but the broker gives a message to another "
+              "worker if a handler takes longer than consumer_timeout (30m "
+              "unless set)",
               text);
     else if (most >= ACK_TIMEOUT_NS && !t->o->access.partitions)
         FOUND(t->f, NOTE, "consumer_timeout",
               fix(t->f, "mqctl set %s max-timeout=25m", SHELL_QUEUE(v->queue)),
               "--timeout is %s, but --max-timeout is %s: a message may ask for "
-              "more than the 30m that a broker waits unless told otherwise",
+              "more than the broker's consumer_timeout (30m unless set)",
               text, longest);
     else
         FOUND(t->f, FINE, "consumer_timeout", NULL,
-              "--timeout is %s, below the 30m that a broker has unless set",
+              "--timeout is %s, below the broker's consumer_timeout (30m "
+              "unless set)",
               text);
 }
 
@@ -149,10 +152,10 @@ static void host_check(struct visit *t, unsigned i)
     if (l->server < SAFE_SERVER)
         FOUND(t->f, WARN, "server",
               "upgrade each node to RabbitMQ 3.12.5 or later",
-              "%s has RabbitMQ %s: a connection that published while a leader "
-              "was elected may be refused for ever (a worker opens another "
-              "one), and while a node is down what waits for it to take a "
-              "retry back stays where it is",
+              "%s has RabbitMQ %s. After the election of a leader, this "
+              "version may refuse all messages of a connection (a worker then "
+              "opens another), and while a node is down, retries may stay in "
+              "their wait queues",
               host, l->version);
     else if (l->server < SERVER_4)
         FOUND(t->f, NOTE, "server",
@@ -167,10 +170,10 @@ static void host_check(struct visit *t, unsigned i)
         memcpy(t->cluster, cluster, sizeof cluster);
     else if (strcmp(t->cluster, cluster) != 0)
         FOUND(t->f, BAD, "cluster",
-              "leave it out of the operand, or join it: rabbitmqctl "
-              "join_cluster",
-              "%s is of cluster %s, the others are of %s: a queue of this name "
-              "there is another one",
+              "leave this host out of the operand, or join it to the cluster: "
+              "rabbitmqctl join_cluster",
+              "%s is in cluster %s, the others are in %s: its queue of this "
+              "name has other messages",
               host, cluster, t->cluster);
     if (t->link) {
         link_close(&l);
@@ -190,26 +193,26 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
     if (strstr(seen->why, ".partitions.")) {
         t->misnumbered = true;
         FOUND(t->f, BAD, "partitions",
-              "give --partitions as its workers and senders do; the number is "
-              "fixed",
+              "give the same --partitions as its workers and senders; the "
+              "number cannot be changed",
               "%s has another number of partitions: %s", o->queue, seen->why);
     } else if (strstr(seen->why, "x-queue-type"))
         FOUND(t->f, BAD, "queue",
               fix(t->f,
                   "let workers empty it; then rabbitmqctl delete_queue -p %s "
-                  "%s, and start them again",
+                  "%s, and start the workers again",
                   o->vhost, SHELL_QUEUE(seen->name)),
-              "%s is not replicated: a node that dies takes its messages along "
+              "%s is not replicated: if its node dies, its messages are lost "
               "(%s)",
               seen->name, seen->why);
     else
         FOUND(t->f, BAD, "queue",
               fix(t->f,
-                  "mqworker --no-create takes it as it is; else let workers "
-                  "empty it, rabbitmqctl delete_queue -p %s %s, and start them "
-                  "again",
+                  "mqworker --no-create takes it as it is; or let workers "
+                  "empty it, then rabbitmqctl delete_queue -p %s %s, and start "
+                  "the workers again",
                   o->vhost, SHELL_QUEUE(seen->name)),
-              "%s is another kind than a worker makes: %s", seen->name,
+              "%s is not as a worker would create it: %s", seen->name,
               seen->why);
 }
 
@@ -227,7 +230,7 @@ static void queue_found(const struct topology_seen *seen, void *arg)
         return; /* a wait queue is not reported */
     if (seen->is == TOPOLOGY_ABSENT && t->there) {
         FOUND(t->f, WARN, "queue", worker_fix(t, ", without --no-create"),
-              "%s is missing: what would go there cannot", seen->name);
+              "%s is missing, so no message can go there", seen->name);
         return;
     }
     if (seen->is == TOPOLOGY_ABSENT) {
@@ -250,13 +253,14 @@ static void queue_found(const struct topology_seen *seen, void *arg)
         if (seen->messages > 0)
             FOUND(t->f, WARN, "policies",
                   fix(t->f,
-                      "rabbitmqctl list_policies -p %s; take delivery-limit, "
-                      "max-length and message-ttl off that queue",
-                      t->operand.vhost),
-                  "%" PRIu32 " letters are in %s: the broker took them out of "
-                  "the dead letters, as a policy has a delivery-limit, a "
-                  "length or a time to live",
-                  seen->messages, seen->name);
+                      "rabbitmqctl list_policies -p %s; remove delivery-limit, "
+                      "max-length and message-ttl from the policy of %s.dead",
+                      t->operand.vhost, t->operand.queue),
+                  "%" PRIu32 " dead letter%s in %s: the broker took %s out of "
+                  "the dead letters, because a policy has a delivery-limit, a "
+                  "max-length or a message-ttl",
+                  seen->messages, seen->messages == 1 ? " is" : "s are",
+                  seen->name, seen->messages == 1 ? "it" : "them");
     } else if (!seen->wait_ms && seen->messages > 0) {
         FOUND(t->f, WARN, "dead letters",
               fix(t->f, "mqdlq list --by error %s",
@@ -270,18 +274,17 @@ static void queue_found(const struct topology_seen *seen, void *arg)
         return;
     if (seen->consumers == 0 && seen->messages > 0)
         FOUND(t->f, WARN, "queue", worker_fix(t, ""),
-              "%" PRIu32 " message%s in %s, and nobody takes from it",
-              seen->messages, seen->messages == 1 ? " waits" : "s wait",
+              "%" PRIu32 " message%s waiting in %s, which has no consumer",
+              seen->messages, seen->messages == 1 ? " is" : "s are",
               seen->name);
     else if (seen->consumers == 0 && seen->part)
         FOUND(t->f, WARN, "queue", worker_fix(t, ""),
-              "nobody takes from the partition %s: its groups would wait",
+              "the partition %s has no consumer: its groups would wait",
               seen->name);
     else
         FOUND(t->f, FINE, "queue", NULL,
-              "%s: %" PRIu32 " messages wait, %" PRIu32 " consumer%s",
-              seen->name, seen->messages, seen->consumers,
-              seen->consumers == 1 ? "" : "s");
+              "%s: %" PRIu32 " waiting, %" PRIu32 " consumer%s", seen->name,
+              seen->messages, seen->consumers, seen->consumers == 1 ? "" : "s");
 }
 
 /* Check the queues of NAME, and whether --partitions is right. */
@@ -309,17 +312,16 @@ static void broker_queues_check(struct visit *t)
             FOUND(t->f, BAD, "partitions",
                   fix(t->f, "mqctl doctor --partitions N %s",
                       SHELL_QUEUE(t->o->line.operands[0])),
-                  "%s has partitions, or another queue of that name is there "
-                  "(%s): give the number that its workers have",
+                  "%s has partitions (there is a queue %s); give --partitions "
+                  "as its workers do",
                   o->queue, name);
         else if (err != -EPROTO || link_channel(t->link) < 0)
             link_close(&t->link);
     }
     if (t->waits && t->link)
         FOUND(t->f, FINE, "retries", NULL,
-              "%" PRIu64 " message%s for %s backoff or delay", t->waits,
-              t->waits == 1 ? " waits" : "s wait",
-              t->waits == 1 ? "its" : "their");
+              "%" PRIu64 " message%s waiting for %s backoff or delay", t->waits,
+              t->waits == 1 ? " is" : "s are", t->waits == 1 ? "its" : "their");
 }
 
 /* ---- rights, alarms ---- */
@@ -402,27 +404,28 @@ static void rights_check(struct visit *t)
               no_read);
     if (no_write[0])
         FOUND(t->f, BAD, "rights", give,
-              "user %s may not send, so no retry and no dead letter: %s",
+              "user %s may not send, so workers can neither retry messages nor "
+              "save dead letters: %s",
               o->user, no_write);
     if (t->unseen)
         FOUND(t->f, NOTE, "rights", give,
               "user %s may not declare queues: its workers need --no-create, "
-              "and whether they are of the right kind is not seen from here",
+              "and the kind of the queues cannot be checked",
               o->user);
     else if (!no_read[0] && !no_write[0])
         FOUND(t->f, FINE, "rights", NULL, "user %s may declare, read and send",
               o->user);
     if (l->blocked)
         FOUND(t->f, BAD, "alarms",
-              "rabbitmq-diagnostics alarms, on a node; make room on its disk "
-              "(disk_free_limit), or in memory (vm_memory_high_watermark)",
-              "the broker takes no messages, as a node is low on memory or "
-              "disk: retries and dead letters wait in their workers");
+              "rabbitmq-diagnostics alarms, on a node; then free disk space "
+              "(disk_free_limit) or memory (vm_memory_high_watermark) there",
+              "the broker is accepting no messages, because a node is low on "
+              "memory or disk; retries and dead letters wait in their workers");
     else if (!no_write[0] && !answered)
         FOUND(t->f, BAD, "alarms", "rabbitmqctl cluster_status, on a node",
-              "the broker does not answer a message within %d s", ANSWER_S);
+              "the broker has not answered a message within %d s", ANSWER_S);
     else if (answered)
-        FOUND(t->f, FINE, "alarms", NULL, "the broker takes messages");
+        FOUND(t->f, FINE, "alarms", NULL, "the broker accepts messages");
 }
 
 /* Check what AMQP does not show. limited: a queue has a delivery limit unless a
@@ -443,17 +446,17 @@ static void beyond_amqp_check(struct visit *t, bool limited)
                   "cluster_status; rabbitmqctl list_queues -p %s name type "
                   "members online policy; rabbitmqctl list_policies -p %s",
                   o->vhost, o->vhost),
-              "AMQP does not show nodes and replicas (3 at least) and policies "
-              "(delivery-limit and message-ttl take messages away)");
+              "AMQP does not show nodes, replicas (at least 3 are needed) and "
+              "policies (a delivery-limit or message-ttl moves messages away)");
     FOUND(t->f, NOTE, "cluster",
           "on a node: rabbitmqctl environment | grep -E "
           "'consumer_timeout|net_ticktime|publisher_confirm_timeout'",
-          "AMQP does not show consumer_timeout (above --timeout) and "
-          "net_ticktime (10 to 15)");
+          "AMQP does not show consumer_timeout, which must be above --timeout, "
+          "and net_ticktime, which should be 10 to 15");
     if (limited && !lifted)
         FOUND(t->f, NOTE, "delivery-limit",
               fix(t->f,
-                  "if no policy of %s and its other queues has a "
+                  "unless a policy of %s and its other queues has a "
                   "delivery-limit of -1: rabbitmqctl set_policy -p %s "
                   "--apply-to queues %s-limit '^%s(\\..*)?$' "
                   "'{\"delivery-limit\":-1}'",
@@ -462,7 +465,7 @@ static void beyond_amqp_check(struct visit *t, bool limited)
               "removes a message from such a queue after 20 deliveries unless "
               "a policy lifts that limit");
     else if (limited)
-        FOUND(t->f, FINE, "delivery-limit", NULL, "a policy lifts it");
+        FOUND(t->f, FINE, "delivery-limit", NULL, "a policy lifts the limit");
 }
 
 static int doctor_broker_run(const struct options *o)

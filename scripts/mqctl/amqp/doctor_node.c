@@ -13,6 +13,7 @@
 
 #include "common/base/safe_text.h"
 #include "common/cli/json_line.h"
+#include "common/cli/term.h"
 
 #define ARGUMENTS (SHELL_WORD_ROOM(BROKER_VHOST) + 64) /* of rabbitmqctl */
 
@@ -65,15 +66,15 @@ static void nodes_check(const struct node_visit *t, const json_t *status)
         if (name && !has_text(run, name))
             FOUND(t->f, BAD, "nodes",
                   fix(t->f,
-                      "start RabbitMQ there; if it is gone for good: "
+                      "start RabbitMQ there; if the node is gone for good: "
                       "rabbitmqctl forget_cluster_node %s",
                       name),
-                  "node %s is down, %zu of %zu are running", name,
+                  "node %s is down; %zu of %zu nodes are running", name,
                   json_array_size(run), json_array_size(all));
     }
     if (json_array_size(run) >= json_array_size(all))
-        FOUND(t->f, FINE, "nodes", NULL, "all are running: %zu",
-              json_array_size(run));
+        FOUND(t->f, FINE, "nodes", NULL, "%zu of %zu running",
+              json_array_size(run), json_array_size(all));
     if (json_object_size(json_object_get(status, "partitions")) > 0)
         FOUND(
             t->f, BAD, "nodes",
@@ -89,9 +90,9 @@ static void nodes_check(const struct node_visit *t, const json_t *status)
     }
     if (other)
         FOUND(t->f, WARN, "nodes",
-              "upgrade the other nodes, and start no worker of a new queue "
-              "before that",
-              "they have different versions, %s and %s", version, other);
+              "upgrade the nodes of the older version; until then, start no "
+              "worker of a new queue",
+              "they run different versions, %s and %s", version, other);
     json_array_foreach(json_object_get(status, "feature_flags"), i, one)
     {
         name = json_text_of(one, "stability");
@@ -155,7 +156,7 @@ static bool policy_check(const struct node_visit *t, const char *queue,
         if (!json_is_integer(n) || (i == 0 && lifts && t->limits))
             continue;
         FOUND(t->f, takes[i].level, "policies",
-              fix(t->f, "rabbitmqctl list_policies -p %s; take %s off %s%s",
+              fix(t->f, "rabbitmqctl list_policies -p %s; remove %s from %s%s",
                   t->operand->vhost, takes[i].key, name,
                   i == 0 && t->limits ? ", or set it to -1" : ""),
               "policy %s of %s has %s %" JSON_INTEGER_FORMAT ": it %s", name,
@@ -196,7 +197,7 @@ static void replicas_check(const struct node_visit *t, const json_t *queues,
     if (!first)
         return;
     if (least >= 3)
-        FOUND(t->f, FINE, "replicas", NULL, "each queue has %zu or more",
+        FOUND(t->f, FINE, "replicas", NULL, "each queue has at least %zu",
               least);
     else
         FOUND(t->f, nodes < 3 ? NOTE : WARN, "replicas",
@@ -207,8 +208,9 @@ static void replicas_check(const struct node_visit *t, const json_t *queues,
                         "for each node: rabbitmq-queues grow NODE all "
                         "--vhost-pattern '^%s$' --queue-pattern '^%s(\\..*)?$'",
                         t->operand->vhost, own),
-              "%s has %zu, and three are needed to survive the death of a node",
-              first, least);
+              "%s has %zu replica%s; three are needed to survive the death of "
+              "a node",
+              first, least, term_plural(least));
 }
 
 bool node_check(const struct node_visit *t, bool *lifted)
