@@ -170,8 +170,8 @@ static void orphans_check(struct findings *f, const struct options *o,
     if (shown > ORPHANS_SHOWN)
         FOUND(f, worst, "orphans",
               "mqctl remove --orphans --dry-run lists all of them",
-              "no process has %zu more queue%s open", shown - ORPHANS_SHOWN,
-              term_plural(shown - ORPHANS_SHOWN));
+              "%zu more queue%s that no process has open",
+              shown - ORPHANS_SHOWN, term_plural(shown - ORPHANS_SHOWN));
     orphans_free(&all);
 }
 
@@ -222,8 +222,7 @@ static void state_dir_check(struct findings *f, const struct options *o)
                   "check dmesg for disk errors; after such errors run umount "
                   "and fsck first; then mount -o remount,rw %s",
                   mount),
-              "%s is on a file system that is read-only, mounted at %s", root,
-              mount);
+              "%s is on a read-only file system, mounted at %s", root, mount);
         return;
     }
     /* The owner of the folder writes there. Root may also use the file system's
@@ -248,9 +247,9 @@ static void state_dir_check(struct findings *f, const struct options *o)
                      "mqdlq purge --older-than 30d QUEUE");
     if (left < SPACE_NONE)
         FOUND(f, BAD, "state directory", room,
-              "%s is full: %s free; retries and dead letters use the space "
-              "that is left inside their file; once that is used up, the "
-              "worker takes no more messages. Nothing is lost",
+              "%s is full: %s free. Retries and dead letters still fit into "
+              "the store's own free space; once that is used up, the worker "
+              "takes no more messages. No message is lost",
               root, text);
     else
         FOUND(f, left < SPACE_LOW ? WARN : FINE, "state directory",
@@ -308,8 +307,8 @@ int doctor_run(const struct options *o)
         readlink("/proc/1/ns/ipc", first, sizeof first - 1) > 0 &&
         strcmp(ours, first) != 0)
         FOUND(&f, NOTE, "namespace", NULL,
-              "these are the queues of %s; process 1 is in %s. Each namespace "
-              "has its own limits",
+              "mqctl sees the queues of %s, but process 1 is in %s. Each "
+              "namespace has its own queues and limits",
               ours, first);
     else
         FOUND(&f, FINE, "namespace", NULL, "%s", ours);

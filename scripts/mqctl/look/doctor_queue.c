@@ -67,12 +67,12 @@ static void hooks_check(struct findings *f, struct snapshot *v)
     FOUND(f, WARN, "on-dead", by_hand,
           "the --on-dead command failed for %" PRIu64 " dead letter%s, %" PRIu64
           " time%s in all. %s. event=on_dead_failed in its log says why; mqdlq "
-          "discard %s %" PRId64 " removes the letter",
+          "discard %s %" PRId64 " removes the first letter",
           n, term_plural(n), v->sum.hooks_failed,
           term_plural(v->sum.hooks_failed),
           v->worker == SNAPSHOT_RUNS
               ? "The worker tries again for each within 5 minutes"
-              : "A worker that is started with it tries again",
+              : "The next worker with --on-dead tries again",
           queue, hook.row);
 }
 
@@ -147,7 +147,7 @@ static void store_held_found(struct findings *f, const struct snapshot *v)
                   "wait for %s to finish, or stop it; the worker then resumes "
                   "on its own",
                   who),
-              "it takes no messages, because %s has its store locked; its "
+              "it is taking no messages, because %s has its store locked; its "
               "in-flight messages stay in custody",
               who);
     else
@@ -156,7 +156,8 @@ static void store_held_found(struct findings *f, const struct snapshot *v)
                   "df -h %s; free some space by deleting other files; the "
                   "worker resumes on its own",
                   v->dir.folder),
-              "it takes no messages, because its store cannot be written; its "
+              "it is taking no messages, because its store cannot be "
+              "written; its "
               "in-flight messages stay in custody");
 }
 
@@ -179,7 +180,7 @@ static bool file_found(struct findings *f, const struct snapshot *v)
                    "look for an error in dmesg, then mount -o remount,rw %s; "
                    "the worker resumes on its own",
                    mount_point(v->dir.folder, mount));
-    FOUND(f, BAD, "files", next, "pid %d takes nothing: %s%s%s",
+    FOUND(f, BAD, "files", next, "pid %d is taking no messages: %s%s%s",
           (int)snapshot_number(v, "pid", (uint64_t)v->pid),
           live ? live : worker_state_text(worker_state_of_holds(holds)),
           path ? ": " : "", path ? path : "");
@@ -207,13 +208,13 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
         return;
     }
     if (!v->live)
-        FOUND(f, WARN, "worker", "check its log; signals work: mqworker(8)",
+        FOUND(f, WARN, "worker", "check its log, or use signals (mqworker(8))",
               "%s", v->no_live.text);
     if (lost > 0)
         FOUND(f, WARN, "worker",
-              "check the reader of the log: a stopped pager or terminal "
-              "(Ctrl-Q), a log collector, a full disk",
-              "nothing reads its log: %" PRId64
+              "check what reads the log: a stopped pager or terminal (Ctrl-Q "
+              "resumes it), a log collector, a full disk",
+              "nothing is reading its log: %" PRId64
               " lines are lost; messages are not delayed",
               lost);
     if (file_found(f, v))
@@ -242,7 +243,7 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
         FOUND(f, WARN, "worker",
               fix(f,
                   "if that is too slow: mqctl set %s rate=N/s, or rate=off; "
-                  "else there is nothing to do",
+                  "otherwise you need not do anything",
                   queue),
               "it is taking no messages, because --rate%s%s is reached; it "
               "resumes on its own",
@@ -294,7 +295,7 @@ static void waiting_check(struct findings *f, const struct snapshot *v)
     else if (spooled)
         FOUND(f, FINE, "spool", NULL,
               "%" PRId64
-              " message%s waiting there, which came faster than they run",
+              " message%s waiting there: senders are faster than handlers",
               spooled, are);
     /* In other states worker_state_check reports why no message runs. */
     if (v->rows.ages.due && v->rows.ages.due + LATE_NS <= now &&
@@ -304,8 +305,8 @@ static void waiting_check(struct findings *f, const struct snapshot *v)
                   "find out why handlers are slow: mqctl status %s; or run "
                   "more of them: mqctl set %s max-concurrency=%u",
                   queue, queue, 2 * snapshot_cap(v)),
-              "a delayed message or retry has been due for %s, with %" PRIu64
-              " of at most %u in flight",
+              "a delayed message or retry has been due for %s; %" PRIu64
+              " of at most %u messages are in flight",
               duration_rough(now - v->rows.ages.due, late), v->sum.running,
               snapshot_capacity(v));
     are = n == 1 ? " is" : "s are";
@@ -315,7 +316,7 @@ static void waiting_check(struct findings *f, const struct snapshot *v)
         FOUND(f, WARN, "groups",
               fix(f,
                   "mqdlq list --replayed %s; if the replay of a letter was "
-                  "interrupted, send it with mqdlq replay --replayed --again "
+                  "interrupted, send it again: mqdlq replay --replayed --again "
                   "--group KEY %s",
                   queue, queue),
               "%" PRId64
@@ -342,10 +343,10 @@ static void waiting_check(struct findings *f, const struct snapshot *v)
                   "or mqdlq discard --group KEY %s; to go on without the "
                   "letter: mqctl group %s KEY release",
                   queue, queue, queue, queue),
-              "%" PRIu64
-              " group%s held: the head died, and with --on-group-dead hold no "
-              "message of the group runs until that letter is replayed and "
-              "done, or discarded, or the group is released",
+              "%" PRIu64 " group%s held: its head is a dead letter, and with "
+              "--on-group-dead hold no other message of the group runs until "
+              "that letter is replayed and done, or discarded, or the group is "
+              "released",
               n, are);
 }
 
@@ -427,11 +428,11 @@ static void slots_check(struct findings *f, const struct snapshot *v)
               fix(f,
                   "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
                   "(ulimit -l, LimitMEMLOCK=, docker --ulimit memlock=) "
-                  "and start it again",
+                  "and restart it",
                   kib),
               "messages in flight, %" JSON_INTEGER_FORMAT " KiB, are not "
-              "locked in memory: a kill while they are swapped loses the "
-              "message in hand",
+              "locked in memory: a kill while they are swapped out loses the "
+              "message that is being received",
               kib);
     fd = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0
              ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
@@ -450,7 +451,7 @@ static void slots_check(struct findings *f, const struct snapshot *v)
                   "on a tmpfs",
                   queue, (unsigned)geteuid(), queue),
               "%s is on %s: a kill while it is written back loses the message "
-              "in hand",
+              "that is being received",
               path, fs_type_text((long)s.f_type, type));
     if (snapshot_changing(v)) {
         close(fd); /* the file may be incomplete, or the last worker's */
@@ -463,9 +464,9 @@ static void slots_check(struct findings *f, const struct snapshot *v)
     else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",
-              fix(f, "mqctl drain %s, then start it again", queue),
+              fix(f, "mqctl drain %s, then start the worker again", queue),
               "the queue takes messages of %ld byte%s, but the worker has room "
-              "for %" PRIu64 ", from an earlier queue of that name",
+              "for %" PRIu64 ", the size of an earlier queue of that name",
               v->message_size, term_plural((uint64_t)v->message_size),
               h.body_bytes);
     close(fd);
@@ -498,7 +499,7 @@ static void store_damage_check(struct findings *f, struct snapshot *v)
         FOUND(f, NOTE, "store",
               fix(f, "sqlite3 -readonly %s/%s 'PRAGMA quick_check'",
                   v->dir.folder, STATEDIR_STORE),
-              "it has %" PRIu64 " MiB and was not checked for damage here",
+              "it is too large to be checked for damage now: %" PRIu64 " MiB",
               bytes >> 20);
     else if (err == -EUCLEAN)
         FOUND(f, BAD, "store", DISK_DAMAGED_ADVICE, "%s/%s is damaged: %s",
@@ -614,9 +615,9 @@ static bool reader_found(struct findings *f, const struct snapshot *v,
         FOUND(f, NOTE, "other consumers",
               "systemctl --version; see \"A queue made by systemd\" in "
               "docs/systemd.md",
-              "systemd (pid %d) has the queue open, for a socket unit; a "
+              "systemd (pid %d) has the queue open, for a socket unit; "
               "systemd before version 258 hangs at a reboot if messages are "
-              "left in it",
+              "left in the queue",
               (int)seen->pid);
         return false;
     }
@@ -627,12 +628,12 @@ static bool reader_found(struct findings *f, const struct snapshot *v,
               fix(f, "mqctl doctor --state-dir %.*s %s",
                   (int)(strrchr(h.folder, '/') - h.folder), h.folder,
                   SHELL_QUEUE(v->queue)),
-              "an mqworker (pid %d) takes messages of this queue, with its "
-              "state in %s",
+              "another mqworker (pid %d) is taking messages of this queue; its "
+              "state is in %s",
               (int)h.pid, h.folder);
     else if (is_worker)
         FOUND(f, BAD, "other consumers",
-              "do not kill it. If the folder was moved, put it back, and the "
+              "do not kill it. If the folder was moved, move it back, and the "
               "worker resumes on its own; if it was removed, the worker writes "
               "it again (docs/runbook.md, A file is gone)",
               "an mqworker (pid %d) has the queue open, and its state "
@@ -718,8 +719,8 @@ void queue_check(struct findings *f, struct snapshot *v)
         readlink(path, its, sizeof its - 1) >= 0 && strcmp(ours, its) != 0)
         FOUND(f, WARN, "namespace",
               fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid, queue),
-              "the worker is in %s, we are in %s: the queue seen here is "
-              "another one of the same name",
+              "the worker is in %s, mqctl in %s: the queue seen here is not "
+              "the worker's, but has the same name",
               its, ours);
     if (unread || v->rows.dead < 0) {
         /* The store of a starting worker may be incomplete. */

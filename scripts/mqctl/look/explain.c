@@ -83,7 +83,7 @@ static void absence_add(struct search *s, uint32_t crashes)
         PHRASE_ADD(s, "; a worker died while running it, %" PRIu32 " time%s",
                    crashes, term_plural(crashes));
     if (s->v.worker != SNAPSHOT_RUNS)
-        PHRASE_ADD(s, "; no worker is running, start one: %s",
+        PHRASE_ADD(s, "; no worker is running; start one: %s",
                    worker_start_text(s->v.queue, start));
 }
 
@@ -148,13 +148,13 @@ static void head_add(struct search *s, const char *group)
     } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
         item_put(s, "head", json_string(ulid_print(m.id, id)));
         PHRASE_ADD(
-            s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
+            s, "; its head %s failed %" PRIu32 " time%s; next attempt: %s", id,
             m.attempts, m.attempts == 1 ? "" : "s", time_until(m.due_ns, when));
     } else if (g.letters) {
         PHRASE_ADD(s,
                    "; the group has a dead letter, and with --on-group-dead "
-                   "hold waits until mqdlq replays or discards it; to go on "
-                   "without it: mqctl group %s %s release",
+                   "hold waits until you replay or discard that with mqdlq; to "
+                   "go on without it: mqctl group %s %s release",
                    SHELL_QUEUE(s->v.queue),
                    shell_word(group, word, sizeof word));
     }
@@ -211,18 +211,19 @@ static bool spool_search(struct search *s)
     item_put(s, "crashes", json_integer(x.crashes));
     if (x.cancelled) {
         PHRASE_SET(s, "cancelled",
-                   "cancelled: it does not run, and ends as discarded when its "
-                   "turn in the spool comes");
+                   "cancelled: it will not run, and is discarded when its turn "
+                   "in the spool comes");
         return true;
     }
     PHRASE_SET(s, "spooled",
-               "received %s ago and in the spool: it came faster than it runs; "
+               "received %s ago and waiting in the spool for its turn; "
                "%" PRIu64 " message%s of the spool come%s before it",
                term_since(x.received_ns, time), x.before, term_plural(x.before),
                x.before == 1 ? "s" : "");
     absence_add(s, x.crashes);
     if (snapshot_why(&s->v))
-        PHRASE_ADD(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        PHRASE_ADD(s, "; the worker is starting no messages now: %s",
+                   snapshot_why(&s->v));
     return true;
 }
 
@@ -265,16 +266,17 @@ static void held_explain(struct search *s)
                        m->w.crashes, term_plural(m->w.crashes));
         else
             PHRASE_ADD(s, ", and interrupted before it was done: the worker "
-                          "was stopped, or ended its handler; it runs again");
+                          "was stopped, or terminated its handler; it runs "
+                          "again");
         PHRASE_ADD(s, ", marked redelivered");
     } else if (m->w.attempt) {
         PHRASE_SET(s, "held",
                    "received %s ago; the worker could not start or reach its "
-                   "handler, which counts no attempt, and tries again",
+                   "handler, and tries again; no attempt was counted",
                    term_since(m->received_ns, time));
     } else if (m->failures) {
         PHRASE_SET(s, "held",
-                   "failed %" PRIu32 " time%s; its next attempt is due, and "
+                   "failed %" PRIu32 " time%s; its next attempt is due, but "
                    "not started yet",
                    m->failures, term_plural(m->failures));
     } else {
@@ -287,7 +289,8 @@ static void held_explain(struct search *s)
                    "one: %s",
                    worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v) && snapshot_state(&s->v) != WORKER_STATE_FULL)
-        PHRASE_ADD(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        PHRASE_ADD(s, "; the worker is starting no messages now: %s",
+                   snapshot_why(&s->v));
     if (m->group[0]) {
         PHRASE_ADD(s, "; it waits in group %s", m->group);
         item_put(s, "group", json_string(m->group));
@@ -354,7 +357,8 @@ static bool custody_search(struct search *s)
         PHRASE_ADD(s, ", under pid %" PRId32, m->pgid);
     PHRASE_ADD(s, " of worker %d", (int)s->v.pid);
     if (m->w.flags & SLOT_REDELIVERED)
-        PHRASE_ADD(s, "; redelivered, %u crashes before", m->w.crashes);
+        PHRASE_ADD(s, "; redelivered after %u crash%s", m->w.crashes,
+                   m->w.crashes == 1 ? "" : "es");
     last_stderr_add(s);
     return true;
 }
@@ -414,16 +418,15 @@ static void row_explain(struct search *s, const struct store_row *m,
     if (m->flags & STORE_CANCELLED &&
         (m->state == STORE_WAITING || m->state == STORE_PARKED)) {
         PHRASE_SET(s, "cancelled",
-                   "cancelled: it does not run, and ends as "
-                   "discarded ");
+                   "cancelled: it will not run, and is discarded ");
         PHRASE_ADD(s, m->state == STORE_WAITING
                           ? "as soon as a worker takes it"
-                          : "when the turn of its group comes to it");
+                          : "when its turn in its group comes");
         return;
     }
     if (m->state == STORE_PARKED) {
-        PHRASE_SET(s, "parked",
-                   "waits in the store for its turn in its group %s", group);
+        PHRASE_SET(s, "parked", "waiting in the store for its turn in group %s",
+                   group);
         head_add(s, group);
         return;
     }
@@ -434,14 +437,14 @@ static void row_explain(struct search *s, const struct store_row *m,
                        "in the store and due: it runs as soon as a worker "
                        "takes it");
         else if (m->attempts == 0)
-            PHRASE_SET(s, "waiting", "waits until %s%s", when,
-                       again ? "" : ", as its not-before says");
+            PHRASE_SET(s, "waiting", "waiting until %s%s", when,
+                       again ? "" : ", the time of its not-before");
         else
             PHRASE_SET(s, "waiting",
-                       "failed %" PRIu32 " time%s, the last with %s, and waits "
-                       "until %s for its next attempt",
+                       "failed %" PRIu32 " time%s (last error: %s); next "
+                       "attempt: %s",
                        m->attempts, term_plural(m->attempts),
-                       *error ? error : "no error", when);
+                       *error ? error : "none", when);
         if (m->attempts > 0 && *used)
             PHRASE_ADD(s, "; the last attempt used %s", used);
         if (again)
@@ -551,8 +554,8 @@ static bool journal_search(struct search *s)
     item_put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
     PHRASE_ADD(s, cancelled
                       ? ": an operator cancelled it"
-                      : ": a duplicate, as another message had its unique key; "
-                        "the log of the worker names that one");
+                      : ": a duplicate: another message had its unique key; "
+                        "the worker's log has the id of that message");
     return true;
 }
 
@@ -630,7 +633,7 @@ static int search_open(struct search *s, const struct options *o,
     }
     if (s->v.depth > 0) {
         PHRASE_SET(s, "unknown",
-                   "not received yet, probably: %s holds %ld message%s, which "
+                   "probably not received yet: %s holds %ld message%s, which "
                    "cannot be inspected; try again. Otherwise ",
                    s->v.queue, s->v.depth, term_plural((uint64_t)s->v.depth));
         why = snapshot_why(&s->v);
@@ -642,7 +645,7 @@ static int search_open(struct search *s, const struct options *o,
     PHRASE_ADD(
         s,
         "it was never sent, or sent under another id, or finished before "
-        "the last %d that the worker remembers",
+        "the last %d messages that the worker remembers",
         COUNTERS_JOURNAL);
     return 0;
 }

@@ -410,7 +410,7 @@ static void bytes_check(const struct machine *m, const struct payer *payer,
                   : ": queues that cannot be seen, or the account of an outer "
                     "user namespace, use the rest");
     else if (name)
-        SAY(r, "fails with %s before that is compared", name);
+        SAY(r, "fails with %s before that limit is checked", name);
     else if (t->err)
         SAY(r, "fails with %s", errno_text(-t->err));
     else
@@ -455,14 +455,14 @@ static void queues_check(struct machine *m, struct result *r)
         m->queues->complete ? "" : ", as far as visible");
     if (m->removed)
         SAY(r,
-            ": %" PRIu64 " that exist and %" PRIu64
+            ": %" PRIu64 " existing and %" PRIu64
             " removed but still open, in pid %d",
             m->exist, m->removed, (int)m->removed_pid);
     if (full && count < most)
         SAY(r, "; the rest cannot be seen from here, such as removed queues "
                "that processes of other users have open");
     if (r->level == NOTE)
-        SAY(r, "; only processes with CAP_SYS_RESOURCE, as this one, can "
+        SAY(r, "; only processes with CAP_SYS_RESOURCE, such as this one, can "
                "create more");
     if (!full)
         return;
@@ -574,7 +574,7 @@ static void descriptors_check(struct machine *m, struct result *r)
     r->level = gone ? BAD : FINE;
     SAY(r,
         "%s of the %" PRIu64 " descriptors that RLIMIT_NOFILE allows are left "
-        "in this process; for another see /proc/PID/limits and /proc/PID/fd",
+        "in this process; for others see /proc/PID/limits and /proc/PID/fd",
         gone ? "none" : "some", m->limit.descriptors);
     ADVISE(r, "ulimit -n %" PRIu64 ", LimitNOFILE=%" PRIu64,
            2 * m->limit.descriptors, 2 * m->limit.descriptors);
@@ -804,7 +804,7 @@ static const struct cause {
      "the descriptor is closed, or was opened for the other direction", NULL},
     {"EBUSY", "mq_notify",
      "only one process can be registered, and another one is", notify_check,
-     OPEN, "end that process, or have it call mq_notify with NULL"},
+     OPEN, "stop that process, or have it call mq_notify with NULL"},
 };
 
 #define CAUSES (sizeof causes / sizeof *causes)

@@ -110,8 +110,7 @@ Test(mqctl_custody, explain_of_an_unknown_id_speaks_of_the_queue_first)
     r = ctl("explain", q, id);
     cr_assert_eq(r.status, 66);
     snprintf(says, sizeof says,
-             "%s: not received yet, probably: %s holds 1 message, which", id,
-             q);
+             "%s: probably not received yet: %s holds 1 message, which", id, q);
     text = strstr(r.err, says);
     cr_assert_not_null(text, "%s", r.err);
     cr_assert_not_null(strstr(text, "taking no messages now: "), "%s", r.err);
@@ -265,7 +264,7 @@ Test(mqctl_custody, overdue_is_what_is_due_and_has_no_handler)
     r = ctl("doctor", q);
     cr_assert_eq(r.status, 1);
     cr_assert(strstr(r.out, "has been due for 10m") &&
-                  strstr(r.out, "with 1 of at most 1 in flight"),
+                  strstr(r.out, "; 1 of at most 1 messages are in flight"),
               "%s", r.out);
     harness_write("open", "", 0);
     harness_until(ctl_number(q, "done") == 2, SOON_MS);

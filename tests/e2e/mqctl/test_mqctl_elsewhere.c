@@ -40,8 +40,8 @@ static void not_seen(const struct harness_process *w, const char *q)
 
     cr_assert(strstr(err, "(pid ") && strstr(err, "mqctl doctor /"), "%s", err);
     cr_assert_null(strstr(err, "no worker has used"), "%s", err);
-    cr_assert(strstr(out, "do not kill it. If the folder was moved, put "
-                          "it back"),
+    cr_assert(strstr(out, "do not kill it. If the folder was moved, "
+                          "move it back"),
               "%s", out);
     cr_assert_eq(ctl("remove", q).status, 69);
 }

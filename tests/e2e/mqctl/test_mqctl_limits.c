@@ -432,7 +432,7 @@ Test(mqctl_limits, the_number_of_queues_is_that_of_the_kernel)
     says(agree(0, SHARE, 1, 1), " 3 of 4 queues in this IPC namespace");
     queue_make("/q", user + 1, 0600);
     snprintf(text, sizeof text,
-             "1 that exist and 3 removed but still open, in pid %d", (int)pid);
+             "1 existing and 3 removed but still open, in pid %d", (int)pid);
     says(agree(ENOSPC, SHARE, 1, 1), text);
     snprintf(text, sizeof text, "-> restart pid %d, or sysctl fs.mqueue.",
              (int)pid);

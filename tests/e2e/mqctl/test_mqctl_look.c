@@ -110,7 +110,7 @@ Test(mqctl_look, explain_knows_what_waits_died_and_was_discarded)
 
     harness_until(is_at(q, gone, "discarded"), SOON_MS);
     cr_assert(is_at(q, waits, "waiting"), "%s", where(q, waits));
-    cr_assert(says(q, waits, "failed 1 time, the last with exit 1"), "%s",
+    cr_assert(says(q, waits, "failed 1 time (last error: exit 1"), "%s",
               ctl("explain", q, waits).out);
     cr_assert(is_at(q, dead, "dead"));
     cr_assert(says(q, dead, "rejected"));

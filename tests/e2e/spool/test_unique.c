@@ -39,7 +39,7 @@ Test(unique, the_second_is_discarded_counted_and_named)
     has(line, want);
     r = ctl("explain", q, second);
     has(r.out, "discarded at");
-    has(r.out, "ago: a duplicate, as another message had its unique key");
+    has(r.out, "ago: a duplicate: another message had its unique key");
     cr_assert_null(strstr(r.out, "1970-"), "%s", r.out);
     r = ctl("explain", "--json", q, second);
     has(r.out, "\"reason\":\"duplicate\"");

@@ -153,7 +153,7 @@ Test(runtime, without_memory_a_start_is_refused_and_with_the_flag_warned_of)
     cr_assert(
         harness_exists(harness_path("%s%s/custody", harness_state_dir(), q)));
     r = ctl("doctor", q);
-    cr_assert(strstr(r.out, "loses the message in hand"), "%s", r.out);
+    cr_assert(strstr(r.out, "loses the message that is being"), "%s", r.out);
 }
 
 Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)

@@ -247,7 +247,8 @@ Test(worker_disk, a_read_only_file_system_is_named_with_its_mount_point)
     disk_read_only();
     snprintf(want, sizeof want, "mount -o remount,rw %s", harness_state_dir());
     const char *out = DOCTOR(q).out;
-    cr_assert(strstr(line_of(out, "bad", "is read-only"), want), "%s", out);
+    cr_assert(strstr(line_of(out, "bad", "is on a read-only file"), want), "%s",
+              out);
     struct harness_result r = harness_run("mqworker", "--state-dir",
                                           harness_state_dir(), q, "--", "true");
     cr_assert_eq(r.status, 73);

@@ -211,8 +211,8 @@ Test(worker_files, another_file_in_place_of_the_store_stops_the_taking)
     struct harness_result r =
         harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
     cr_assert_eq(r.status, 1);
-    cr_assert(strstr(r.out, "takes nothing: store.db was replaced"), "%s",
-              r.out);
+    cr_assert(strstr(r.out, "is taking no messages: store.db was replaced"),
+              "%s", r.out);
     r = harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
     cr_assert(strstr(r.out, "store.db is gone"), "%s", r.out);
     shell(q, "mv $S/store.db $S/other");
@@ -266,7 +266,8 @@ static void doctor_says(const struct harness_process *w, const char *q,
     struct harness_result r;
     char pid[48];
 
-    snprintf(pid, sizeof pid, "pid %d takes nothing: ", (int)harness_pid(w));
+    snprintf(pid, sizeof pid,
+             "pid %d is taking no messages: ", (int)harness_pid(w));
     /* The worker logs first and then publishes its state. */
     harness_until((r = harness_run("mqctl", "doctor", "--state-dir",
                                    harness_state_dir(), q),
@@ -477,7 +478,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
         harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q);
     cr_assert_eq(r.status, 75, "%s", r.err);
     cr_assert(strstr(r.err, "a worker is running on /") &&
-                  strstr(r.err, "restarts when its handlers have ended"),
+                  strstr(r.err, "restarts when its handlers have finished"),
               "%s", r.err);
     harness_signal(w, SIGCONT);
     started(w, 2);
@@ -660,8 +661,8 @@ Test(worker_files, doctor_names_the_mount_point_to_remount)
     cr_assert(strstr(line, "mount -o remount,rw /"), "%s", line);
     out = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q)
               .out;
-    cr_assert(strstr(out, "takes nothing: store.db is on a read-only"), "%s",
-              out);
+    cr_assert(strstr(out, "is taking no messages: store.db is on a read-only"),
+              "%s", out);
     cr_assert(strstr(out, "mount -o remount,rw /"), "%s", out);
     cr_assert(strstr(out, "queue: full"), "%s", out);
     cr_assert_null(strstr(out, "max-concurrency="), "%s", out);
