@@ -134,8 +134,7 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
     int fd, err;
 
     *out = NULL;
-    /* A worker that a signal has stopped cannot answer. Workers of other PID
-     * namespaces cannot be checked for this. */
+    /* A worker (of our PID namespace) that a signal stopped cannot answer. */
     if (pid && process_stat(pid, &st) && st.state == 'T' &&
         holder_is(&h, pid, queue))
         return problem_set(p, EX_TEMPFAIL, EHOSTDOWN,
@@ -168,8 +167,9 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
     if (worker_is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE)
         return answer_missing(
             dir, queue,
-            "its socket, control, was removed. The worker restarts when its "
-            "handlers have ended: then try again, or use signals (mqworker(8))",
+            "its control socket was removed. The worker restarts when its "
+            "handlers have finished: try again then, or use signals "
+            "(mqworker(8))",
             fd, p);
     if (worker_is_absent(fd))
         problem_fill(p, EX_UNAVAILABLE,

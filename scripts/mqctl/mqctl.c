@@ -27,13 +27,13 @@ int main(int argc, char **argv)
     complain_as("mqctl");
     if (strcmp(verb, "logs") == 0 || strcmp(verb, "log") == 0)
         return complain(EX_USAGE,
-                        "\"%s\" is not a verb: a worker logs to its stderr, "
-                        "under systemd: journalctl -u mqworker@%s",
+                        "\"%s\" is not a verb: a worker logs to its stderr; "
+                        "under systemd, see journalctl -u mqworker@%s",
                         verb, queue);
     if (strcmp(verb, "start") == 0 || strcmp(verb, "restart") == 0)
         return complain(EX_USAGE,
-                        "\"%s\" is not a verb: mqctl does not start workers; "
-                        "under systemd: systemctl %s mqworker@%s, else: "
+                        "\"%s\" is not a verb: mqctl starts no workers. Under "
+                        "systemd, run systemctl %s mqworker@%s, otherwise "
                         "mqworker /%s -- COMMAND",
                         verb, verb, queue, SHELL_QUEUE(queue));
     status = subcommand_begin(&mqctl_table, argc, argv, &o.line);

@@ -41,7 +41,7 @@ static const struct subcommand_row verbs[] = {
     [VERB_KEYS] = {"keys", "[options] QUEUE", "List unique keys, or free one.",
                    keys_run, "Manage messages", 1, 1},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
-                     "Show what workers do; without QUEUE all of them.",
+                     "Show what workers are doing; without QUEUE, all of them.",
                      status_run, "Inspect", 0, SUBCOMMAND_ANY},
     [VERB_TOP] = {"top", "[options] [QUEUE...]",
                   "Watch workers live; plain lines if there is no terminal.",
@@ -62,7 +62,7 @@ static const struct subcommand_row verbs[] = {
                     "Let the worker finish running messages and exit.",
                     steer_run, "Control a worker", 0, SUBCOMMAND_ANY},
     [VERB_STOP] = {"stop", "[options] QUEUE...|--all",
-                   "The same, within the worker's --grace; like SIGTERM.",
+                   "Drain within the worker's --grace; like SIGTERM.",
                    steer_run, "Control a worker", 0, SUBCOMMAND_ANY},
     [VERB_QUIT] =
         {"quit", "[options] QUEUE...",
@@ -162,16 +162,16 @@ static const struct option_row flags[] = {
      .help = "where to listen: ADDRESS:PORT, or unix:PATH"},
     {"state-dir", 0, OPT_CALL, .verbs = V(SERVE), .value = "DIR",
      .call = read_word, AT(serve.state_dirs),
-     .help = "state directory of workers; may be given several times; without "
-             "this, found as by the worker"},
+     .help = "state directory of workers; may be given several times; "
+             "default: the one that mqworker uses"},
     {"allow-write", 0, OPT_FLAG, .verbs = V(SERVE), AT(serve.allow_write),
      .help = "let people change dead letters, waiting messages, groups and "
-             "settings there, and pause, resume and drain"},
+             "settings in the browser, and pause, resume and drain workers"},
     {"no-bodies", 0, OPT_FLAG, .verbs = V(SERVE), AT(serve.no_bodies),
-     .help = "neither show bodies of messages nor give them out"},
+     .help = "hide the bodies of messages"},
     {"token-file", 0, OPT_STRING, .verbs = V(SERVE), .value = "PATH",
      AT(serve.token_file),
-     .help = "file with the token, made if it is missing; without this, "
+     .help = "file with the token, created if it is missing; default: "
              "web.token in the state directory"},
     {"group", 0, OPT_STRING, .verbs = V(SERVE), .value = "GROUP",
      AT(serve.group),
@@ -184,8 +184,7 @@ static const struct option_row flags[] = {
      .help = "another name of the server, like queues.example.org; may be "
              "given several times"},
     {"behind-proxy", 0, OPT_FLAG, .verbs = V(SERVE), AT(serve.behind_proxy),
-     .help = "there is a proxy in front, which uses TLS; its X-Forwarded-User "
-             "is logged"},
+     .help = "a proxy with TLS is in front; log its X-Forwarded-User"},
     {"tls-cert", 0, OPT_STRING, .verbs = V(SERVE), .value = "PATH",
      AT(serve.tls_cert), .help = "use TLS with this certificate (PEM)"},
     {"tls-key", 0, OPT_STRING, .verbs = V(SERVE), .value = "PATH",
@@ -251,7 +250,8 @@ static const struct option_row flags[] = {
      .help = "messages that the queue can hold; default: the kernel's"},
     {"message-size", 0, OPT_SIZE, .verbs = V(CREATE) | V(DOCTOR) | V(EXPLAIN),
      .value = "SIZE", .min = 1, .max = MQLIMIT_HARD_MESSAGE_SIZE,
-     AT(message_size), .help = "its largest message; default: the kernel's"},
+     AT(message_size),
+     .help = "largest message of the queue; default: the kernel's"},
     {"mode", 0, OPT_OCTAL, .verbs = V(CREATE), .value = "OCTAL", .max = 0777,
      .preset = "0600", AT(mode), .help = "access mode"},
     {"letters", 0, OPT_FLAG, .verbs = V(MOVE), AT(letters),
@@ -271,15 +271,16 @@ static const struct option_row flags[] = {
     BROKER_TLS_KEY(.verbs = BROKER, AT(access.tls.key)),
     BROKER_PARTITIONS_ROW(.verbs = BROKER, AT(access.partitions)),
     {"force", 'f', OPT_FLAG, .verbs = V(REMOVE), AT(force),
-     .help = "even if it holds messages, which are lost, or has a worker"},
+     .help = "remove even queues that have a worker, or messages, which are "
+             "lost"},
     {"force", 'f', OPT_FLAG, .verbs = V(FORGET), AT(force),
-     .help = "even if messages are saved, which are deleted"},
+     .help = "delete the saved messages as well"},
     {"utc", 0, OPT_FLAG, .verbs = V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR),
-     AT(utc), .help = "print times in UTC (RFC 3339) on a terminal, too"},
+     AT(utc), .help = "print times in UTC (RFC 3339), even on a terminal"},
     {"state-dir", 0, OPT_STRING, .verbs = EVERY & ~(V(CREATE) | V(SERVE)),
      .value = "DIR", AT(state_dir),
-     .help = "state directory of the workers; without this, found as by the "
-             "worker"},
+     .help = "state directory of the workers; default: the one that "
+             "mqworker uses"},
     {"help", 'h', OPT_FLAG, .verbs = EVERY, AT(line.help),
      .help = "print this and exit"},
 };

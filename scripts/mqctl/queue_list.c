@@ -194,8 +194,8 @@ int queue_list_of_queues(struct queue_list *n, const char *state_dir)
             !mqlimit_kernel_has_queues()
                 ? "this kernel has no POSIX message queues "
                   "(CONFIG_POSIX_MQUEUE)"
-                : "/dev/mqueue is not mounted: queues that no worker and none "
-                  "of your processes use are not shown; as root, `mkdir -p "
+                : "/dev/mqueue is not mounted: only queues of workers and of "
+                  "your processes are shown; as root, run `mkdir -p "
                   "/dev/mqueue && mount -t mqueue none /dev/mqueue`");
     }
     if (err)

@@ -539,8 +539,8 @@ int groups_run(const struct options *o)
                    : -EINVAL;
     if (size < 0)
         return complain(EX_USAGE,
-                        "--after: \"%.80s\" is not a cursor; give one that "
-                        "groups printed",
+                        "--after: \"%.80s\" is not a cursor; give one from "
+                        "mqctl groups",
                         o->after);
     all.filter = (struct waiting_filter){.states = WAITING_ALL};
     status = messages_open(&l.m, &all);

@@ -100,6 +100,7 @@ int keys_run(const struct options *o)
                    ? complain_memory()
                    : 0;
     if (!o->quiet)
-        printf("%s: freed %s; the next message with it runs\n", queue, key);
+        printf("%s: freed %s; the next message with that key runs\n", queue,
+               key);
     return 0;
 }

@@ -744,8 +744,8 @@ int list_run(const struct options *o)
         err = -ENOMEM;
     if (err == -EINVAL && l.rows == 0 && o->after)
         status = complain(EX_USAGE,
-                          "--after: \"%.80s\" is not a cursor; give one that "
-                          "list printed",
+                          "--after: \"%.80s\" is not a cursor; give one from "
+                          "mqctl list",
                           o->after);
     else if (err < 0)
         status = complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,

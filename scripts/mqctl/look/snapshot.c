@@ -203,8 +203,8 @@ static void parts_read(struct snapshot *v, const char *state_dir,
     v->engine = v->broker ? "amqp" : "mq";
     if (v->broker) {
         (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
-                          "it is on a broker: rabbitmqctl list_queues name "
-                          "messages consumers; mqdlq list %s",
+                          "it is on a broker; see rabbitmqctl list_queues name "
+                          "messages consumers, and mqdlq list %s",
                           SHELL_QUEUE(v->queue));
     } else if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) == 0) {
         v->has_queue = true;

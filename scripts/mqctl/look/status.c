@@ -354,7 +354,7 @@ static void details_print(const struct snapshot *v)
                             : " none of them: another worker has them, or they "
                               "are empty");
         words_print("in hand",
-                    "%" PRId64 " message%s of them; %" PRId64
+                    "%" PRId64 " message%s of all partitions; %" PRId64
                     " group%s waiting for a retry",
                     (int64_t)in_hand, term_plural((uint64_t)in_hand),
                     (int64_t)blocked, blocked == 1 ? " is" : "s are");

@@ -160,7 +160,7 @@ int group_run(const struct options *o)
     if (n == 0)
         return complain(EX_NOINPUT,
                         "no dead letter of %s holds group %.80s; mqctl groups "
-                        "--state held %s has those that are held",
+                        "--state held %s lists the held groups",
                         x.queue, x.key, SHELL_QUEUE(x.queue));
     snprintf(text, sizeof text, "released; %" PRId64 " dead letter%s kept", n,
              n == 1 ? " is" : "s are");

@@ -603,7 +603,6 @@ static int ids_take(struct order *x)
 /* ---- what is printed ---- */
 
 #define IS(n) (n), (n) == 1 ? "is" : "are"
-#define S(n)  (n), (n) == 1 ? "s" : ""
 
 /* Print why run-now did nothing with some messages; `due`: rows that were due
  * by the worker's clock. */
@@ -617,25 +616,25 @@ static void waits_print(const struct steered_sums *n, const struct messages *m,
         complain(0, "%" PRIu64 " %s already running", IS(at[WAITING_RUNNING]));
     if (ready)
         complain(0, "%" PRIu64 " %s due already; %s", IS(ready),
-                 m->runs ? "mqctl status says why nothing is taken, if it "
-                           "does not run soon"
+                 m->runs ? "if it does not run soon, mqctl status says why no "
+                           "messages are taken"
                          : "start a worker");
     if (at[WAITING_SPOOLED])
         complain(0,
-                 "%" PRIu64 " in the spool: each runs after those before it; a "
-                 "delayed message of a group then waits for its time: use "
-                 "run-now when mqctl list shows it as delayed",
+                 "%" PRIu64 " in the spool: each runs in its turn. A delayed "
+                 "message of a group then waits for its time: use run-now once "
+                 "mqctl list shows the message as delayed",
                  at[WAITING_SPOOLED]);
     if (at[WAITING_PARKED])
         complain(0,
-                 "%" PRIu64 " wait%s behind the head of a group; mqctl groups "
-                 "%s shows the head: run-now or cancel that",
-                 S(at[WAITING_PARKED]), SHELL_QUEUE(m->queue));
+                 "%" PRIu64 " %s waiting behind the head of a group; mqctl "
+                 "groups %s shows the head: use run-now or cancel on that",
+                 IS(at[WAITING_PARKED]), SHELL_QUEUE(m->queue));
     if (at[WAITING_HELD])
         complain(0,
-                 "%" PRIu64 " wait%s for a dead letter of a group; mqctl group "
+                 "%" PRIu64 " %s held by a dead letter of a group; mqctl group "
                  "%s KEY release lets the group go on without it",
-                 S(at[WAITING_HELD]), SHELL_QUEUE(m->queue));
+                 IS(at[WAITING_HELD]), SHELL_QUEUE(m->queue));
 }
 
 /* Print why messages in flight were not cancelled, and what to do. */
@@ -650,8 +649,10 @@ static void flight_print(const struct steered_sums *n, const struct messages *m,
     for (size_t i = 0; o->all && !o->running && i < m->count; i++)
         running += m->slots[i].state == WAITING_RUNNING;
     if (running)
-        complain(0, "%" PRIu64 " running, left alone; --running ends %s too",
-                 running, running == 1 ? "it" : "them");
+        complain(0,
+                 "%" PRIu64 " running, left alone; --running terminates the "
+                 "handler%s",
+                 running, term_plural(running));
 
     if (n->runs && o->running)
         complain(0, "%" PRIu64 " in flight, left alone; give the order again",
@@ -668,9 +669,9 @@ static void flight_print(const struct steered_sums *n, const struct messages *m,
                  n->slots, worker_start_text(m->queue, start));
     if (n->letters)
         complain(0,
-                 "%" PRIu64 " in flight %s a letter that was sent again; mqdlq "
-                 "list --replayed %s has its number, mqdlq discard ends it",
-                 IS(n->letters), SHELL_QUEUE(m->queue));
+                 "%" PRIu64 " in flight, left alone: sent by mqdlq replay; see "
+                 "mqdlq list --replayed %s, and cancel with mqdlq discard",
+                 n->letters, SHELL_QUEUE(m->queue));
     if (moving)
         complain(0,
                  "%" PRIu64 " on the way to a handler or to the store, left "

@@ -497,7 +497,7 @@ static enum session_next session_key(struct session *s, int key)
     if (k->letters && (!s->view.letters || !s->letter)) {
         strlcpy(s->note,
                 s->view.letters ? "there is no dead letter"
-                                : "d goes to the dead letters first",
+                                : "press d first, to choose a dead letter",
                 sizeof s->note);
     } else if (!k->asks) {
         return view_change(s, k->does);

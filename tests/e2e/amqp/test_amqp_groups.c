@@ -71,12 +71,13 @@ Test(amqp_groups, status_tells_which_partitions_it_has_and_what_waits)
     send("4", "g7", "bad");
     send("4", "g7", "behind");
     harness_wait_log(w, "event=retry", 20000);
-    harness_until(strstr((r = harness_run("mqctl", "status", "--state-dir",
-                                          harness_state_dir(), OPERAND))
-                             .out,
-                         "2 messages of them; 1 group is waiting for a "
-                         "retry") != NULL,
-                  10000);
+    harness_until(
+        strstr((r = harness_run("mqctl", "status", "--state-dir",
+                                harness_state_dir(), OPERAND))
+                   .out,
+               "2 messages of all partitions; 1 group is waiting for a "
+               "retry") != NULL,
+        10000);
     cr_assert_not_null(strstr(r.out, "4; messages have come from 0\n"), "%s",
                        r.out);
     r = harness_run("mqctl", "status", "--json", "--state-dir",

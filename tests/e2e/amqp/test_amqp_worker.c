@@ -214,7 +214,7 @@ static bool in_hand(void)
         harness_run("mqctl", "status", "--state-dir", harness_state_dir(),
                     amqp_operand(amqp_queue, 1));
 
-    return strstr(r.out, " 1 message of them") != NULL;
+    return strstr(r.out, " 1 message of all partitions") != NULL;
 }
 
 /* The test has the suspect until the worker is paused. Fails where the inbox

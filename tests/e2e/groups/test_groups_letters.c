@@ -145,7 +145,7 @@ Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
                         q, l[0].id);
         took = harness_now_ms() - began;
         cr_assert_eq(r.status, 75, "%s", r.err);
-        cr_assert(strstr(r.err, "mqdlq discard ends it"), "%s", r.err);
+        cr_assert(strstr(r.err, "cancel with mqdlq discard"), "%s", r.err);
     }
     cr_assert_lt(took, 3000, "it has waited for it");
     mqdlq("discard", q, l[0].id);

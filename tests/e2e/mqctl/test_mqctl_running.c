@@ -50,8 +50,8 @@ Test(mqctl_running, its_handler_is_ended_and_the_message_discarded)
     cr_assert_not_null(strstr(r.err, "--running"), "%s", r.err);
     r = ctl("cancel", "--all", q);
     cr_assert_not_null(strstr(r.out, "0 of 0 messages cancelled"), "%s", r.out);
-    cr_assert_not_null(strstr(r.err, "1 running, left alone; --running ends it "
-                                     "too"),
+    cr_assert_not_null(strstr(r.err, "1 running, left alone; --running "
+                                     "terminates the handler"),
                        "%s", r.err);
     r = ctl("cancel", "--dry-run", "--running", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);

@@ -194,7 +194,7 @@ Test(mqctl_steer_table, run_now_beside_a_worker)
     static const struct answer now[STATES] = {
         [RUNNING] = {75, "already"},
         [READY] = {0, "mqctl status"},
-        [SPOOLED] = {0, "after those before"},
+        [SPOOLED] = {0, "each runs in its turn"},
         [PARKED] = {75, "mqctl groups"},
         [HELD] = {75, "release"}};
     const char *q = harness_queue(0, 0);
@@ -212,7 +212,7 @@ Test(mqctl_steer_table, run_now_beside_a_worker)
 /* What ran is due then; a group is held as the last worker held it. */
 static const struct answer alone[STATES] = {
     [READY] = {0, "start a worker"},
-    [SPOOLED] = {0, "after those before"},
+    [SPOOLED] = {0, "each runs in its turn"},
     [PARKED] = {75, "mqctl groups"},
     [HELD] = {75, "release"},
     [RUNNING] = {0, "start a worker"}};

@@ -357,7 +357,7 @@ static void letters_drive(unsigned short rows, unsigned short columns)
     terminal_open(&t, rows, columns);
     harness_until(shows(&t, "q quit"), SOON_MS);
     terminal_key(&t, "x");
-    harness_until(shows(&t, "d goes to the dead letters first"), SOON_MS);
+    harness_until(shows(&t, "press d first, to choose a dead letter"), SOON_MS);
     terminal_key(&t, "d");
     harness_until(shows(&t, "x discard"), SOON_MS);
     terminal_key(&t, "\r");

@@ -421,8 +421,7 @@ Test(mqctl_spool, run_now_says_that_it_is_due)
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
     r = ctl("run-now", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "each runs after those before"), "%s",
-                       r.err);
+    cr_assert_not_null(strstr(r.err, "each runs in its turn"), "%s", r.err);
     r = ctl("run-now", "--state", "retry,spooled", q);
     cr_assert_eq(r.status, 64);
     cr_assert_not_null(strstr(r.err, "due already"), "%s", r.err);
