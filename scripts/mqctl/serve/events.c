@@ -21,14 +21,14 @@
 struct event {
     char *text;
     size_t size;
-    char queue[QUEUE_NAME_MAX]; /* gets the event; "": every stream does */
+    char queue[QUEUE_NAME_MAX]; /* only its streams get it; "": all do */
 };
 
 struct stream {
     LIST_ENTRY(stream) link;
     struct MHD_Connection *c;
     bool asleep;
-    char queue[QUEUE_NAME_MAX]; /* whose events it gets; "": of none */
+    char queue[QUEUE_NAME_MAX]; /* its events are sent, too; "": none */
     struct event first;         /* sent before the events of the ring */
     uint64_t next;              /* number of the event to send */
     size_t at;                  /* bytes of that event which were sent */
@@ -49,7 +49,8 @@ size_t streams_count(void)
     return e.count;
 }
 
-/* Make an event as it is sent. Compact JSON has no newline. */
+/* Make the text of an event, and free `data`. Compact JSON has no newline,
+ * which would end the data. */
 static struct event event_make(const char *name, json_t *data)
 {
     struct event out = {0};
@@ -194,7 +195,8 @@ struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
     }
     if (!e.run)
         e.run = arc4random() | 1;
-    /* Begin with the whole state; the browser then needs no earlier event. */
+    /* Begin with the whole state; the browser then needs no earlier event. A
+     * browser that last had a stream of an earlier run gets it as "resync". */
     snprintf(run, sizeof run, "%" PRIx32 "-", e.run);
     again = last_id && *last_id && strncmp(last_id, run, strlen(run)) != 0;
     *s = (struct stream){.c = c,

@@ -21,8 +21,9 @@
 #define STREAMS_MAX 32
 
 /* Make a response that begins with the overview `all`, which is taken over. The
- * stream also gets the events of a queue ("": of none), first of all its last
- * look (NULL: there is none). `last_id`: the Last-Event-ID, or NULL. */
+ * stream also gets the events of `queue` ("": of no queue), beginning with the
+ * last look at it (NULL: there is none). `last_id`: the Last-Event-ID, or
+ * NULL. */
 struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
                                  json_t *all, const char *queue, json_t *look);
 size_t streams_count(void);

@@ -83,15 +83,15 @@ bool serve_site_ours(const char *site, const char *origin, const char *host)
     if (site)
         return strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
     if (!origin)
-        return true; /* no browser: it sends one of the two with a write */
+        return true; /* not a browser: with a write, it sends one of the two */
     at = strstr(origin, "://");
     return at && strcasecmp(at + 3, host) == 0;
 }
 
 /* ---- the token ---- */
 
-/* Return true if texts are equal, in a time that does not tell how much of them
- * is. */
+/* Return true if two texts are equal. Equal beginnings take no longer, so
+ * nobody can guess a text character by character. */
 static bool text_is_same(const char *a, const char *b, size_t size)
 {
     unsigned differs = 0;
@@ -122,9 +122,10 @@ int serve_group_find(const char *name, gid_t *out, struct problem *p)
 #define NEW_MARK ".new-"
 #define NEW_TAIL "XXXXXX" /* mkostemp(3) */
 
-/* Remove the files that killed starts left beside the token file: files of ours
- * with a name that mkostemp made, which hold no more than a token. This may
- * remove the file of another start, which then makes it again. */
+/* Remove the temporary files that killed servers left beside the token file:
+ * our own files with a name that mkostemp made, no larger than a token. If
+ * another server is starting, this may remove its file; it then makes a new
+ * one. */
 static void leftovers_remove(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -152,11 +153,11 @@ static void leftovers_remove(const char *path)
         closedir(dir);
 }
 
-/* Make a token file. -EEXIST: another start has made it; -EAGAIN: another start
- * has removed the new file. The file gets its name after its owner and mode are
- * set. Crash before link: a file of another name is left, whose token nobody
- * uses. Crash after link: that name is left beside the token's own. The next
- * start removes it. */
+/* Make a token file. -EEXIST: another server has made it; -EAGAIN: another
+ * server has removed the temporary file. The file gets its name after its owner
+ * and mode are set. Crash before link: a file of another name is left, whose
+ * token nobody uses. Crash after link: that name is left beside the token's
+ * own. The next start removes it. */
 static int token_make(const char *path, gid_t readers)
 {
     uint8_t bytes[HEX_SIZE / 2];
@@ -278,8 +279,9 @@ bool serve_token_right(const struct serve_guard *g, const char *text)
 
 /* ---- the cookie: a time, and a sum that only this server can make ---- */
 
-/* Compute SHA-256 over the token and an inner sum of the token, its purpose and
- * the time. The inner sum stays secret, so an attacker cannot extend it. */
+/* Compute SHA-256 over the token and an inner sum of the token, the purpose
+ * `what` and a time. The inner sum stays secret, so an attacker cannot append
+ * to what it covers. */
 static void sum_make(const struct serve_guard *g, const char *what,
                      const char *until, char out[SERVE_TOKEN])
 {

@@ -151,8 +151,8 @@ void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
         *guest = NULL;
         return;
     }
-    /* A connection without an entry is still closed after 15 s without a
-     * byte. */
+    /* Without an entry, libmicrohttpd still closes the connection after 15 s
+     * without a byte. */
     g = calloc(1, sizeof *g);
     if (!g)
         return;

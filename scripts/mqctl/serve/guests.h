@@ -2,8 +2,8 @@
  *
  * WHAT   Takes connections from the listening socket. If there are too many, of
  *        one address or in all, closes the oldest that has not shown a token:
- *        half a request, an idle connection, a reader of an open page. A
- *        connection whose request came with a token stays.
+ *        it may be idle, have sent half a request, or read a page that needs no
+ *        token. A connection whose request came with a token stays.
  * WHO    serve.c accepts connections, libmicrohttpd reports their begin and
  *        end, and request.c the tokens; all on the server's only thread.
  * OWNS   An entry for each connection, while libmicrohttpd has it.
@@ -18,10 +18,11 @@
 
 #define GUESTS_MAX     256 /* without a token */
 #define GUESTS_OF_PEER 64  /* without a token, of one address */
-#define GUESTS_A_TURN  64
-#define GUEST_TIME_S   15 /* for showing a token, or for taking an open page */
+#define GUESTS_A_TURN  64  /* accepted by one call of guests_take */
+#define GUEST_TIME_S   15  /* to show a token, or to read what needs no token */
 
-/* Accept the connections that wait at `listener`; close others for them. */
+/* Accept the connections that wait at `listener`; close older ones if there are
+ * too many. */
 void guests_take(struct MHD_Daemon *daemon, int listener);
 /* Return true while no descriptor is left for another connection: do not poll
  * the listening socket then. */

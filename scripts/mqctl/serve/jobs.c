@@ -42,7 +42,7 @@ struct job {
     char message[ULID_TEXT]; /* id of the only letter; "": its row names it */
     const char *state_dir;   /* NULL: where the worker finds it */
     int64_t *rows;
-    size_t count, next;        /* rows in all; rows of all batches so far */
+    size_t count, next;        /* rows in all; rows of finished batches */
     size_t batch;              /* rows of the running batch */
     uint64_t changed, refused; /* letters that were sent or removed; others */
     json_int_t rate;           /* letters per second; 0: no limit */
@@ -122,7 +122,7 @@ json_t *jobs_json(int64_t id)
 
 /* ---- one batch ---- */
 
-/* Replace the child by mqdlq. */
+/* Become mqdlq; runs in the child. */
 static int batch_run(void *arg)
 {
     const struct job *j = arg;
@@ -222,8 +222,8 @@ static void batch_finish(const struct look_end *end, void *owner)
         event_send("job", NULL, job_describe(j));
 }
 
-/* Start a batch, with a rate of at most the letters of one second. The canary
- * is a batch of its own. */
+/* Start the next batch. If the job has a rate, a batch has at most the letters
+ * of one second. The canary is a batch of its own. */
 static void batch_start(struct job *j, uint64_t now_ns)
 {
     size_t most = j->discard ? BATCH_DISCARD : BATCH_REPLAY;
@@ -256,9 +256,9 @@ static void batch_start(struct job *j, uint64_t now_ns)
                     : 0;
         return;
     }
-    j->due_ns = now_ns + NS_PER_S / 10; /* all children are busy */
+    j->due_ns = now_ns + NS_PER_S / 10;
     if (pid == -EAGAIN)
-        return;
+        return; /* all children are busy: try again then */
     snprintf(j->line, sizeof j->line, "cannot start mqdlq: %s",
              errno_text((int)-pid));
     job_end(j, JOB_FAILED);

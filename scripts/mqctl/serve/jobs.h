@@ -32,7 +32,8 @@ void jobs_end(void);
  * file of `look`. Returns the number of the job, or -1 and a problem. */
 int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
                    struct problem *p);
-/* Start the batches that are due. Returns the time of the next, monotonic. */
+/* Start the batches that are due. Returns the monotonic time of the next
+ * batch. */
 uint64_t jobs_step(uint64_t now_ns);
 /* Stop a job that is running, after the letter that is being sent. */
 void job_stop(int64_t id);

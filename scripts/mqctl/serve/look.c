@@ -120,7 +120,7 @@ static void look_finish(struct look *l, int status)
     off_t from;
     ssize_t n;
 
-    /* The error is the last line that the child printed. */
+    /* The error is the last line that the child wrote to standard error. */
     from = lseek(l->err, 0, SEEK_END) - (off_t)(sizeof text - 1);
     n = pread(l->err, text, sizeof text - 1, from > 0 ? from : 0);
     text[n > 0 ? n : 0] = '\0';

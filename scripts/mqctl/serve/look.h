@@ -51,8 +51,9 @@ void look_reap(void);
 /* Stop all looks, and give the owners of jobs their results. */
 void look_end_all(void);
 
-/* Set up a forked child: no descriptor from 3 on (-1: /dev/null), no signal
- * blocked, and the signal `death` when the server ends. */
+/* Set up a forked child: `in`, `out` and `err` (-1: /dev/null) become its
+ * descriptors 0 to 2, all others are closed, no signal is blocked, and the
+ * child gets the signal `death` when the server exits. */
 void look_child(int in, int out, int err, int death);
 
 #endif

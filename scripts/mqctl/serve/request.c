@@ -27,7 +27,7 @@
 #include "scripts/mqctl/serve/watch.h"
 
 #define BODY_MAX    (64u << 10)
-#define WRONG_MOST  10 /* tokens a minute; then 429 */
+#define WRONG_MOST  10 /* wrong tokens a minute; then status 429 */
 #define COOKIE_NAME 32
 #define CLIENT_LEFT 499 /* only in the log, if no status could be sent */
 
@@ -195,8 +195,9 @@ static enum MHD_Result problem_send(const struct visit *v, unsigned status,
     return reply_send(v, status, "application/problem+json", r);
 }
 
-/* Send a file of web/, compressed if the client takes that. NULL is the page:
- * its status is for programs; a person sees what its scripts find out. */
+/* Send a file of web/, compressed if the client accepts gzip. The name NULL is
+ * the page. Programs read its status; its scripts find out by themselves what
+ * is wrong, and show it. */
 static enum MHD_Result reply_file(const struct visit *v, unsigned status,
                                   const char *name)
 {
@@ -233,8 +234,9 @@ static enum MHD_Result reply_file(const struct visit *v, unsigned status,
     return reply_send(v, same ? 304 : status, type, r);
 }
 
-/* Refuse a request. Outside of the API, a person with a browser gets the page,
- * which signs in or says that the address is wrong, or else a line. */
+/* Refuse a request. Outside of the API, a browser gets the page for 401, to
+ * sign in, and for 404, to show that the address is wrong; otherwise a line of
+ * text. */
 static enum MHD_Result request_refuse(const struct visit *v, unsigned status,
                                       const char *line)
 {
@@ -254,7 +256,7 @@ static enum MHD_Result request_refuse(const struct visit *v, unsigned status,
 
 /* ---- checking a request ---- */
 
-/* Read the headers that a request may have once. */
+/* Read the Host header, and count the headers that may come only once. */
 static enum MHD_Result header_count(void *cls, enum MHD_ValueKind kind,
                                     const char *name, const char *value)
 {
@@ -276,9 +278,9 @@ static bool is_secure(const struct visit *v)
     return v->site->guard.secure || v->site->o->behind_proxy;
 }
 
-/* Name the cookie by the port that the browser sees: it has one set of cookies
- * for all ports of a host, and servers on two of them must not replace each
- * other's. */
+/* Name the cookie by the port that the browser sees. A browser has one set of
+ * cookies for all ports of a host, and two servers on one host must not replace
+ * each other's cookie. */
 static void cookie_name(const struct visit *v, char out[COOKIE_NAME])
 {
     unsigned port = serve_host_port(v->host);
@@ -453,7 +455,7 @@ static unsigned request_check(struct visit *v, const char *method,
 
 /* ---- signing in and out ---- */
 
-/* Answer with a cookie, which a Max-Age of 0 ends, and with its key. */
+/* Answer with a cookie and its key; the age 0 makes the browser delete it. */
 static enum MHD_Result cookie_send(struct visit *v, const char *cookie,
                                    unsigned age_s, const char *key)
 {
@@ -470,7 +472,7 @@ static enum MHD_Result cookie_send(struct visit *v, const char *cookie,
     return reply_send(v, 204, TYPE_JSON, r);
 }
 
-/* Begin a session if the body has the token, or end one. */
+/* Begin a session if the body has the token, or end the session. */
 static enum MHD_Result session_change(struct visit *v)
 {
     char cookie[SERVE_COOKIE], key[SERVE_TOKEN];
@@ -548,8 +550,8 @@ static enum MHD_Result look_begin(struct visit *v)
 
 /* ---- answering ---- */
 
-/* Log who changed what. Only the body of an edit holds a message; it is left
- * out. */
+/* Log who changed what. The body of an edit is left out, because it has the
+ * contents of a message. */
 static void change_log(const struct visit *v, unsigned status)
 {
     const char *user =
@@ -647,7 +649,7 @@ static enum MHD_Result stream_begin(struct visit *v)
     return reply_send(v, 200, "text/event-stream", r);
 }
 
-/* Answer a complete request, or begin to. */
+/* Answer a complete request, or start the child that answers it. */
 static enum MHD_Result request_serve(struct visit *v)
 {
     const struct serve_path *path = &v->ask.path;

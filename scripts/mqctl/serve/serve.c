@@ -1,4 +1,4 @@
-/* serve.c - a page for all queues of the machine (see mqctl.h)
+/* serve.c - the HTTP server of mqctl serve (see mqctl.h)
  *
  * One thread, which waits for connections, for the children that answer
  * requests, and for the child that watches all queues. The thread opens no
@@ -55,7 +55,7 @@ union address {
     struct sockaddr_storage room;
 };
 
-/* Return where the number of the host is in an address. */
+/* Return a pointer to the host's number in an address. */
 static void *address_host(union address *a)
 {
     return a->any.sa_family == AF_INET6 ? (void *)&a->six.sin6_addr
@@ -88,7 +88,7 @@ static int address_parse(const char *text, union address *out,
     return 0;
 }
 
-/* Set the name and the port by which a browser calls this address. */
+/* Set the host and the port that a browser uses for this address. */
 static void guard_name(struct serve_guard *g, union address *a)
 {
     char text[INET6_ADDRSTRLEN] = "";
@@ -147,7 +147,8 @@ static int listen_inet(const struct serve_options *o, const char *text,
                        text, errno_text(err));
 }
 
-/* Listen at a path where nothing is, or a socket without a listener. */
+/* Listen on a UNIX socket. The path must be free, or have a socket at which no
+ * program listens any more. */
 static int listen_unix(const char *path, struct problem *p)
 {
     struct stat st;
@@ -172,8 +173,8 @@ static int listen_unix(const char *path, struct problem *p)
     return fd;
 }
 
-/* Return the listening socket, which systemd may have passed. Set the names by
- * which clients may call the server. */
+/* Return the listening socket, which systemd may have passed. Set the names
+ * that clients may use for the server. */
 static int listen_open(const struct serve_options *o, struct serve_guard *g,
                        struct problem *p)
 {
@@ -262,7 +263,7 @@ static int tls_read(struct server *s, struct problem *p)
     return s->key ? 0 : -EINVAL;
 }
 
-/* Print the path of the server's file in the first state directory, and create
+/* Print the path of a file of the server in the first state directory, and make
  * that directory if no worker has run yet. */
 static int own_path(const struct serve_options *o, const char *name,
                     char path[PATH_MAX], struct problem *p)
@@ -327,8 +328,8 @@ static int server_start(struct server *s, struct problem *p)
     sigset_t set;
     int err;
 
-    /* HUP and INT do not stop it if they are ignored (nohup(1), a background
-     * job of a script). */
+    /* SIGHUP and SIGINT stay ignored if they were when the server started, as
+     * by nohup(1) or in the background of a script. */
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -452,7 +453,7 @@ int serve_run(const struct options *o)
     fflush(stdout);
     while (!err && !s.stop)
         server_turn(&s);
-    /* A batch of a job sends the letter that it has begun. */
+    /* A batch still sends the letter that it has begun: look_end_all waits. */
     if (s.daemon) {
         jobs_end();
         look_end_all();

@@ -23,8 +23,9 @@
 #define SLOW_MS 10000
 #define LINE    (64u << 10)
 #define STEP_NS (5 * NS_PER_S)
-/* After so many looks without a change, look less often until the next change.
- * Seven idle queues then cost 30 ms of processor time a minute, 43 with 2 s. */
+/* After QUIET_LOOKS looks without a change, look every QUIET_MS until the next
+ * change. Seven idle queues then cost 30 ms of processor time a minute; with
+ * 2000 they cost 43 ms. */
 #define QUIET_LOOKS 10
 #define QUIET_MS    3000
 
@@ -40,7 +41,7 @@ static json_t *time_json(uint64_t ns)
 /* Look at all queues until the server closes the pipe. */
 static _Noreturn void queues_watch(const struct serve_options *serve)
 {
-    /* Numbers that change at each look; `ages` has the times themselves. */
+    /* Left out, because they change at each look; `ages` has the times. */
     static const char *const left_out[] = {
         "settings",          "oldest_waiting_ns", "oldest_parked_ns",
         "oldest_spooled_ns", "oldest_held_ns",    "oldest_overdue_ns",
@@ -161,7 +162,7 @@ json_t *rows_look(const char *queue)
     return s ? s->look : NULL;
 }
 
-/* Take a look at a queue, and `line`, its text. */
+/* Store the newest look at a queue; `line` is its text. */
 static void look_take(json_t *look, const char *line)
 {
     const char *queue = text_of(look, "queue");
@@ -186,7 +187,8 @@ static void look_take(json_t *look, const char *line)
         history_add(queue, look);
     /* The kernel queue cannot be inspected. Assume that its first message has
      * waited as long as the messages that started last, or since the queue was
-     * first seen not empty. Round it, or it would change at each look. */
+     * first seen not empty. Round this time, or it would change at each
+     * look. */
     if (depth <= 0)
         s->kernel_ns = 0;
     else if (wait)
@@ -241,8 +243,8 @@ static json_t *row_make(const struct seen *s)
     return row;
 }
 
-/* Return the members of `now` that differ from `before`, and null for those
- * that it lacks. */
+/* Return the members of `now` that differ from `before`, and null for members
+ * of `before` that `now` lacks. */
 static json_t *members_changed(json_t *before, json_t *now)
 {
     json_t *o = json_object(), *value;

@@ -25,11 +25,11 @@ int watch_fd(void);
 /* Start the child again if it died a second ago. Returns the monotonic time of
  * the next start; UINT64_MAX: none is due. */
 uint64_t watch_keep(uint64_t now_ns);
-/* Let the child read the queues within a second and every second from now on,
- * for a new event stream, or every ten seconds. */
+/* Fast, for a new event stream: let the child read the queues within a second,
+ * and every second from then on. Otherwise: every ten seconds. */
 void watch_fast(bool fast);
-/* Let the child look within a second if it looks each second, because a request
- * has changed something. */
+/* Let the child look within a second, because a request has changed something.
+ * While no browser listens, this has no effect. */
 void watch_soon(void);
 /* Read looks from the child. */
 void watch_read(void);

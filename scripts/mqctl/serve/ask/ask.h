@@ -91,7 +91,7 @@ extern const char *const serve_query_names[QUERY_COUNT];
      QUERY(SINCE) | QUERY(UNTIL) | QUERY(PATTERN))
 
 struct serve_route {
-    const char *method;  /* GET is HEAD, too */
+    const char *method;  /* GET also allows HEAD */
     const char *pattern; /* {q}, {row}, {word}: one segment each */
     enum serve_what what;
     bool open;      /* needs no token */
@@ -121,12 +121,12 @@ enum serve_query serve_query_find(const char *name, unsigned allowed);
 /* Print the names of these bits: "error, reason"; "no names" without any. */
 const char *serve_query_list(unsigned allowed, char *out, size_t room);
 
-/* Read a decimal number from 1 up, and nothing behind it. */
+/* Read a decimal number of at least 1; nothing may follow it. */
 bool serve_number_read(const char *text, int64_t *out);
 
 /* ---- the request ---- */
 
-/* How JSON is written: numbers have at most six digits that count. */
+/* How JSON is written: real numbers have at most six significant digits. */
 #define SERVE_JSON (JSON_COMPACT | JSON_REAL_PRECISION(6))
 
 struct serve_ask {
@@ -142,7 +142,7 @@ struct serve_ask {
 /* Header and body of a letter or of a message. */
 struct ask_bytes {
     const char *header, *body;                 /* header NULL: not known */
-    size_t header_size, body_size, whole_size; /* of the body; it may be cut */
+    size_t header_size, body_size, whole_size; /* body may be cut: whole size */
 };
 
 /* A replay. */
@@ -182,7 +182,7 @@ json_t *ask_groups(const struct serve_ask *a, struct problem *p);
 json_t *ask_explain(const struct serve_ask *a, struct problem *p);
 /* Return doctor's findings: of the queue in the query, or of all queues. */
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p);
-/* Return doctor's warnings, one line for all queues that have the same. */
+/* Return doctor's warnings; several queues with the same warning share one. */
 json_t *ask_findings(const struct serve_ask *a, struct problem *p);
 /* Pause, resume or drain a worker, or change its settings. */
 json_t *ask_steer(const struct serve_ask *a, struct problem *p);
@@ -206,8 +206,9 @@ bool ask_named_queue(const struct serve_ask *a, struct serve_ask *out,
 int ask_verb(int (*verb)(const struct options *), const struct options *o,
              json_t *list);
 /* Run a verb of mqctl for the queue of the path. Returns the object that it
- * printed; NULL: it has printed the reason. With `named`, a status is no
- * failure if the numbers in the object cover that many messages. */
+ * printed; NULL: it failed and has printed the reason. `named` is the number of
+ * messages in the request (0: none). If the object tells what became of each of
+ * them, the verb has not failed, whatever its exit status is. */
 json_t *ask_order(const struct serve_ask *a,
                   int (*verb)(const struct options *), struct options *o,
                   size_t named, struct problem *p);
@@ -221,7 +222,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p);
 /* Return the letters of one queue, or of all, grouped by error. */
 json_t *ask_by_error(const struct serve_ask *a, struct problem *p);
 json_t *ask_letter(const struct serve_ask *a, struct problem *p);
-/* Print the body of the letter; an exit status. */
+/* Print the body of the letter. Returns an exit status. */
 int ask_body(const struct serve_ask *a);
 /* Count the outcomes of a job's letters. */
 json_t *ask_outcome(const struct serve_ask *a, struct problem *p);
@@ -238,10 +239,11 @@ int mqdlq_become(const char *const argv[]);
 
 /* ---- texts ---- */
 
-/* Return untrusted bytes as a text that hides nothing; null for NULL. */
+/* Return untrusted bytes as a text, with escapes for characters that would hide
+ * something; null for NULL. */
 json_t *ask_text(const void *bytes, size_t size, bool one_line);
-/* Set what a letter or a message has when it is shown alone: its header, its
- * body as text, in hex and (if it is that) as JSON, and its attempts. */
+/* Add to `o` what only the page of one letter or message shows: the header, the
+ * body as text, in hex and (if it is JSON) indented, and the attempts. */
 int ask_whole(const struct serve_ask *a, json_t *o, struct store *s,
               int64_t row, const struct ask_bytes *bytes);
 

@@ -18,8 +18,9 @@
 #include "common/cli/json_line.h"
 
 enum series { DONE, FAILED, DIED, WAITING, IN_FLIGHT, P50, P99, SERIES };
-/* Names of the series, and of the members of a look that they are made of.
- * Rates are kept of the first three, which count since the worker's start. */
+/* Names of the series, and of the members of a look that they are made of. For
+ * the first three, the look counts since the worker's start, and the series has
+ * rates. */
 static const struct {
     const char *name, *field, *added;
 } kinds[SERIES] = {
@@ -31,7 +32,7 @@ static const struct {
     [P50] = {"p50_ms", "p50_ns", NULL},
     [P99] = {"p99_ms", "p99_ns", NULL},
 };
-#define COUNTERS WAITING /* the series before it */
+#define COUNTERS WAITING /* the series before this one are rates */
 
 /* All parts of the file are multiples of 32 bytes, the size of a sample. So no
  * sample is in two sectors, and a power cut leaves the old one or the new
@@ -120,7 +121,7 @@ void history_open(const char *path)
 
     file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                 0600);
-    /* A second server of this state directory must not write between. */
+    /* Keep a second server with this state directory from writing to it. */
     if (file < 0 || flock(file, LOCK_EX | LOCK_NB) < 0 ||
         pread(file, head, sizeof head, 0) < 0 ||
         (memcmp(head, file_head, sizeof head) != 0 &&
@@ -310,8 +311,8 @@ static json_t *number_json(double value)
 }
 
 /* Return the mean over the seconds that end with `end`; NAN: none of them was
- * measured. Multiples of ten seconds are of the ring of a day, which also
- * stands in for seconds of an earlier server. */
+ * measured. For a multiple of ten seconds, it comes from the ring of a day,
+ * which also stands in for seconds before the server's start. */
 static double mean_of(const struct history *h, int which, uint32_t end,
                       unsigned seconds)
 {
@@ -443,6 +444,7 @@ void history_row(const char *queue, json_t *row)
         return;
     row_set(row, "done_s", mean_of(h, DONE, h->last.at, 5));
     row_set(row, "failed_s", mean_of(h, FAILED, h->last.at, 5));
+    /* 299 is no multiple of ten, so the ring of single seconds is used. */
     done = mean_of(h, DONE, h->last.at, 299);
     failed = mean_of(h, FAILED, h->last.at, 299);
     if (done + failed > 0)

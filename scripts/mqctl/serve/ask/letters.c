@@ -28,7 +28,7 @@
 #define PAGE_MOST  500
 #define LOOKED_AT  20000       /* letters that one answer inspects */
 #define PREVIEW    160         /* bytes of a body in a list */
-#define BODY_SHOWN (64u << 10) /* of one in its page; all of it as a file */
+#define BODY_SHOWN (64u << 10) /* bytes of a body on its letter's page */
 #define HEX_SHOWN  (4u << 10)
 
 /* ---- opening ---- */
@@ -80,10 +80,10 @@ static bool cursor_read(const char *text, uint64_t *ns, int64_t *row)
 }
 
 /* Print an error with "*" for the numbers and ids in the handler's own words,
- * so that errors that differ only in those are the same. The words before them,
- * such as "exit 65", stay, even if both are in the error of an imported letter.
- * An id is a word with a digit in it, of eight or more hex digits, or of twenty
- * or more letters and digits. */
+ * so that errors that differ only in numbers and ids become the same. The
+ * worker's words, such as "exit 65", stay; an imported letter has both in
+ * `error`. An id is a word with a digit in it, of eight or more hex digits, or
+ * of twenty or more letters and digits. */
 static const char *pattern_print(char out[ERROR_JOINED], const char *error,
                                  const char *text)
 {
@@ -165,8 +165,9 @@ static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
     *f = (struct letter_filter){.error_like = a->query[QUERY_ERROR],
                                 .group = a->query[QUERY_GROUP],
                                 .match = a->query[QUERY_MATCH]};
-    /* A pattern is a glob that matches its letters, and maybe others. One with
-     * an escape in it is not the text that the store has. */
+    /* Turn the pattern into a glob for the store. It may match more letters
+     * than the pattern; pattern_fits leaves those out. A pattern with an escape
+     * in it makes no glob, because the store has the text without escapes. */
     if (pattern && !f->error_like && !strchr(pattern, '\\')) {
         static char glob[2 * ERROR_JOINED];
         size_t to = 0;
@@ -248,8 +249,9 @@ static int newest_find(struct store *s, struct letter_filter *f)
 }
 
 /* Let the filter begin at the newest letter that it matches, and end LOOKED_AT
- * letters later. Returns YES if there are older letters, before since_ns; it
- * may then match none, because the time was over. Returns NO if not. */
+ * letters later. Returns YES if older letters, before since_ns, are left out;
+ * the filter may then match none, because the time was over. Returns NO if none
+ * is. */
 static int window_find(struct store *s, struct letter_filter *f)
 {
     bool asks = f->error_like || f->group || f->match || f->reason;
@@ -294,8 +296,8 @@ static json_t *error_safe(const char *error)
     return ask_text(error, error ? strlen(error) : 0, true);
 }
 
-/* Return the command that sends a replayed letter again if it may not have been
- * sent or was lost; null for another letter. */
+/* Return the command that replays a replayed letter again, if it may not have
+ * been sent or was lost; null for every other letter. */
 static json_t *letter_fix(const char *queue, const struct letter *l)
 {
     const char *replay = letter_replay_text(l);
@@ -565,18 +567,18 @@ int ask_body(const struct serve_ask *a)
 
 /* Letters of one queue with one pattern. */
 struct alike {
-    char pattern[ERROR_JOINED], sample[ERROR_JOINED]; /* of the newest letter */
+    char pattern[ERROR_JOINED], sample[ERROR_JOINED]; /* sample: the newest */
     const char *queue;
-    char up_to[64]; /* its cursor */
+    char up_to[64]; /* the cursor of the newest letter */
     uint64_t count, first_ns, last_ns;
     uint64_t bars[BARS];
 };
 
-/* What was found, by the one child that looks. */
+/* What this child has found; it answers only one request. */
 static struct {
     const struct serve_ask *ask;
     const char *queue;            /* being looked at */
-    struct alike at[GROUPS_MOST]; /* those beyond are in `total` only */
+    struct alike at[GROUPS_MOST]; /* letters of others are only in `total` */
     size_t count;
     uint64_t total, from_ns, to_ns; /* to_ns: now, or a later death */
     struct {

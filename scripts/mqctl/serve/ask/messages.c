@@ -76,7 +76,7 @@ static json_t *page_list(const struct serve_ask *a, size_t verb,
 /* ---- messages ---- */
 
 /* Set the name that run-now and cancel take. A message in the spool has neither
- * an id nor a row, so its cursor, which has its key, names it. */
+ * an id nor a row; its name is its cursor, which has its key in the spool. */
 static void name_set(json_t *m)
 {
     const char *cursor = json_string_value(json_object_get(m, "cursor"));
@@ -116,8 +116,8 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
         char *decoded = NULL;
 
         name_set(one);
-        /* Replace the body, which may be base64, by its first characters. A
-         * character has up to 4 bytes; a cut one is shown as bytes. */
+        /* Replace the body, which may be base64, by its first characters. Each
+         * is counted at its first byte of UTF-8. */
         if (coded)
             bytes = decoded = base64_decode(coded, strlen(coded), &size);
         for (size_t at = 0; bytes && at < size; at++) {

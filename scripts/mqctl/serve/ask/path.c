@@ -112,7 +112,7 @@ bool serve_number_read(const char *text, int64_t *out)
 }
 
 /* Read a queue on a broker. Its name has slashes, so it is percent-encoded
- * twice in a path, and once here. */
+ * twice in a path; libmicrohttpd has already decoded it once. */
 static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
 {
     char plain[SERVE_SEGMENT];
@@ -143,7 +143,7 @@ static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
 static bool path_match(struct serve_path *out, const char *pattern,
                        const char *path)
 {
-    char segment[SERVE_SEGMENT] = "/"; /* as the name of a queue begins */
+    char segment[SERVE_SEGMENT] = "/"; /* then it can name a queue */
     bool fits;
 
     *out = (struct serve_path){0};
@@ -180,7 +180,7 @@ int serve_path_read(struct serve_path *out, const char *method,
                     const char *path)
 {
     char allow[SERVE_ALLOW] = "";
-    bool known = false; /* the method, by any route */
+    bool known = false; /* some route has the method */
 
     if (strcmp(method, "HEAD") == 0)
         method = "GET";

@@ -47,7 +47,7 @@ int ask_verb(int (*verb)(const struct options *), const struct options *o,
         return complain_memory();
     }
     rewind(in);
-    while (getline(&line, &room, in) > 0) /* an object a line */
+    while (getline(&line, &room, in) > 0) /* one object on each line */
         (void)json_array_append_new(list, json_loads(line, 0, NULL));
     if (!feof(in))
         status = complain_memory();
@@ -74,8 +74,8 @@ static json_t *queue_describe(const struct snapshot *v)
     return o;
 }
 
-/* Read the files of the workers. A worker that was asked might not answer for
- * seconds. */
+/* Describe all queues by the files of their workers. No worker is asked,
+ * because it might not answer for seconds. */
 json_t *ask_queues(const struct serve_ask *a, struct problem *p)
 {
     json_t *list = json_array(), *troubles = json_array();
@@ -140,7 +140,7 @@ bool queue_is_known(const struct serve_ask *a, struct problem *p)
 
 /* ---- settings ---- */
 
-#define KEEP_ROOM 4096
+#define KEEP_ROOM 4096 /* flags that keep changed settings at a restart */
 
 /* Fields of a line of mqworker --options-dump (common/cli/options.c). */
 enum dumped {
@@ -187,8 +187,8 @@ json_t *ask_settings(const struct serve_ask *a, struct problem *p)
         now = json_object_get(json_object_get(v.live, "settings"), name);
         changed =
             json_object_get(json_object_get(v.live, "settings_changed"), name);
-        /* The worker reports the value of each setting that can change, and of
-         * the others those on its command line. */
+        /* The worker reports all settings that can change while it runs. Of the
+         * others it reports those on its command line. */
         if (!now && v.live)
             now = json_object_get(flags, name);
         if (!now && v.live)
@@ -263,9 +263,10 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
     return json_pack("{s:o}", "findings", all);
 }
 
-/* Return what names a finding as long as it lasts: the check and its text
- * without numbers, their units ("2h") and the s of plurals, or only the check
- * if the text begins with a number, because such texts are sums of one kind. */
+/* Return an id that a finding keeps while it lasts: the check and its text
+ * without numbers, their units ("2h") and the s of plurals. If the text begins
+ * with a number, the id is only the check: all its texts count the same
+ * thing. */
 static json_t *finding_id(const char *check, const char *text)
 {
     bool number = false;
@@ -315,8 +316,9 @@ static void finding_join(json_t *finding, json_t *queues)
     json_object_set_new(finding, "fix", json_null());
 }
 
-/* Return true if finding `x` comes before `y`: the worse one, then one of
- * queues before one of the machine, then the one of more queues. */
+/* Return true if finding `x` comes before `y`. The worse one comes first, then
+ * findings of queues before those of the machine, then the one of more
+ * queues. */
 static bool finding_is_before(const json_t *x, const json_t *y)
 {
     const json_t *level = json_object_get(x, "level"),
@@ -493,7 +495,8 @@ json_t *ask_order(const struct serve_ask *a,
                   int (*verb)(const struct options *), struct options *o,
                   size_t named, struct problem *p)
 {
-    /* What became of a message: gone and in flight are answers. */
+    /* Numbers of messages by what became of them. For a caller, "gone" and "in
+     * flight" are answers and not failures. */
     static const char *const parts[] = {"done", "already", "gone", "in_flight",
                                         "spooled"};
     json_t *list = json_array(), *answer;
