@@ -7,7 +7,8 @@
 // key too, which only this origin got when it signed in.
 const KEY = "mqctl-key";
 
-// A queue in an address has no slash of its own; on a broker it has, and is encoded twice.
+// In an address, a queue of the kernel has no slash. A queue on a broker has
+// several, and is encoded twice.
 const segment = (queue) =>
   (queue.startsWith("/") ? encodeURIComponent(queue.slice(1)) : encodeURIComponent(encodeURIComponent(queue)));
 
@@ -58,7 +59,7 @@ export async function pagesAsk(most, url, values) {
   return pages;
 }
 
-// Fetch a body as text. Rejects one that a text field would change.
+// Fetch a body as text. Rejects a body that a text field would change.
 export async function bodyAsk(url) {
   const answer = await fetch(url);
   if (!answer.ok) throw new Error((await answer.json()).detail);

@@ -20,7 +20,7 @@ const ROUTES = [
   [/^\/queues\/(?<part>[^/]+)(?:\/(?<tab>messages|dead|groups|settings))?$/, later("./queue.js", "queueView")],
 ];
 
-// The token stands behind #, which no browser sends and no log has.
+// The token stands behind #: no browser sends that part, so no log has it.
 async function tokenTake() {
   const token = /^#t=([0-9a-f]{64})$/.exec(location.hash);
   if (!token) return;
@@ -91,6 +91,6 @@ async function first() {
   }
 }
 
-// The address with the token, pasted over this one.
+// Sign in when a person pastes the address with the token over this one.
 addEventListener("hashchange", () => /^#t=/.test(location.hash) && tokenTake().then(begin).catch((error) => signInShow(error.message)));
 first();

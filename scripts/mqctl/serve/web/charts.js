@@ -50,7 +50,7 @@ export function spark() {
   return node;
 }
 
-// Bars that show how many there were in each part of a time.
+// Bars that show how many letters died in each part of a time.
 export function histogram(counts, label) {
   const most = Math.max(...counts, 1);
   return svg("svg.bars", { width: counts.length * 5, height: HIGH, role: "img", "aria-label": label },
@@ -150,7 +150,7 @@ function chart([title, lines, write, stepOf], move, leave) {
       svg("line.grid", { x1: LEFT, x2: width() - RIGHT, y1: y(v), y2: y(v) }),
       svg("text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, v === 0 ? "0" : write(v).replace(".0", "")),
     ]);
-    // Round times of this place, with the day where it changes.
+    // Round times in the browser's time zone, with the day where it changes.
     const zone = new Date(end).getTimezoneOffset() * 60000;
     let day = null;
     for (let t = Math.ceil((begin - zone) / (tickS * 1000)) * tickS * 1000 + zone; t <= end; t += tickS * 1000) {
@@ -161,7 +161,7 @@ function chart([title, lines, write, stepOf], move, leave) {
       if (left > width() - RIGHT - 12 && left < width() - RIGHT - 1) continue;
       parts.push(svg("text", { x: Math.min(left, width() - 18), y: HEIGHT - 5, "text-anchor": "middle" }, text));
     }
-    let room = Infinity; // to the left of the words of the mark that follows
+    let room = Infinity; // a mark right of this has no room for its words
     for (const mark of [...data.marks].reverse()) {
       const left = xOf(Date.parse(mark.at));
       if (left < LEFT || left > width()) continue;
@@ -220,7 +220,7 @@ export function charts(queue) {
     draw();
   }, 2000);
 
-  // A change of the state adds a mark, which only the server knows.
+  // A change of the state adds a mark, which only the server knows: load again.
   const unwatch = watch(() => {
     const row = state.rows.get(queue);
     const now = row ? `${row.state} ${row.capacity}` : was;
@@ -252,8 +252,8 @@ export function charts(queue) {
   };
 }
 
-// Fetch the sparklines now and then; each(queue, spark) shows one. Returns a
-// function that ends it.
+// Fetch the sparklines every 30 s; each(queue, spark) shows one. Returns a
+// function that stops it.
 export function sparks(each) {
   let timer = 0;
   const load = async () => {

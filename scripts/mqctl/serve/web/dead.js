@@ -16,7 +16,7 @@ import { open } from "./router.js";
 const FILTERS = ["match", "error", "reason", "group", "since", "until"];
 const REASONS = ["exhausted", "rejected", "expired", "crashed", "bad-header", "group-closed"];
 const REPLAYS = { sent: "replayed, on its way", unsure: "replayed, maybe not sent", lost: "replayed, lost in a restart" };
-const EACH_MS = 5000; // at most one look at the letters
+const EACH_MS = 5000; // the least time between two looks at the letters
 const PAGE = 20;
 
 const keyOf = (group) => `${group.queue} ${group.pattern}`;
@@ -91,7 +91,7 @@ function groupMake(filter, cuts, single) {
       group = now;
       setText(number, count(now.count));
       setText(all, `Replay ${count(now.count)}`);
-      one.classList.toggle("unneeded", now.count < 2); // it keeps its room, so that all buttons are in line
+      one.classList.toggle("unneeded", now.count < 2); // hidden, but in place, so that all buttons are in line
       setTime(ages[0], now.first);
       setTime(ages[1], now.last);
       if (fresh) chart.replaceChildren(histogram(now.histogram, `when they died: ${plural(now.count, "letter")}`));

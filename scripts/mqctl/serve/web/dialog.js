@@ -47,7 +47,7 @@ function popup(control, node) {
   node.style.top = `${at.bottom + size.height + 8 > innerHeight ? Math.max(8, at.top - size.height - 4) : at.bottom + 4}px`;
 }
 
-// An icon that shows a command, to be copied. command() is asked when it is opened.
+// An icon that shows a command, to be copied. A click on it calls command().
 export function commandIcon(command, label) {
   const node = button("›_", () => {
     const text = command();

@@ -111,7 +111,7 @@ export function stateMark(word, severity) {
   return node;
 }
 
-// A name that does not wrap: its middle is elided where the room ends.
+// A name that does not wrap: if there is too little room, its middle is left out.
 export function elided(name) {
   const tail = name.length > 16 ? 8 : 0;
   return el("span.elided", { title: name }, el("span", name.slice(0, name.length - tail)), tail ? name.slice(-tail) : null);

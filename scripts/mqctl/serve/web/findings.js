@@ -2,8 +2,8 @@
 //
 // Used by the page of all queues and by that of one. A finding is new if its id is
 // new; a changed number in its text is not announced. While a person uses what is
-// below, the list keeps its height: if all lines are in use, a new finding is behind
-// "and 1 more". While the page is seen, a line that is no longer needed stays empty.
+// below the list, it does not grow: if all its lines are in use, a new finding is
+// behind "and 1 more". It shrinks only while the page is hidden.
 
 import { ask, pageOf, query } from "./api.js";
 import { commandIcon } from "./dialog.js";
@@ -76,7 +76,7 @@ export function findings(queue = null) {
   const node = el("section", { id: "findings", "aria-label": "Findings" }, list);
   const place = `mqctl-findings ${queue || ""}`;
   const last = Number(sessionStorage.getItem(place)); // lines, when this page was left
-  let room = limited(last || expected(queue)); // lines without a click
+  let room = limited(last || expected(queue)); // lines before a click on "and N more"
   let lines = room; // lines now
   let all = null;
   let timer = 0;

@@ -25,7 +25,7 @@ const UNITS = [
   [1, "ms"],
 ];
 
-// Write a duration with its largest unit; with one decimal below ten ms or s.
+// Write a duration in its largest unit; below 10 s or 10 ms with one decimal.
 export function duration(ms) {
   if (missing(ms) || Number.isNaN(ms)) return "–";
   const [size, unit] = UNITS.find(([from]) => ms >= from) || UNITS[4];
@@ -66,7 +66,7 @@ export function age(iso, now = Date.now()) {
 const two = (n) => String(n).padStart(2, "0");
 export const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}`;
 
-// Write a time exactly, in this place's zone: 2026-12-24T18:00:00+01:00
+// Write a time exactly, in the browser's time zone: 2026-12-24T18:00:00+01:00
 export function exact(iso) {
   const date = new Date(iso);
   const offset = -date.getTimezoneOffset();
@@ -75,7 +75,7 @@ export function exact(iso) {
     `${offset < 0 ? "-" : "+"}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
-// Quote an argument for a shell, as far as it needs quotes.
+// Quote an argument for a shell, if it needs quotes.
 export const quoted = (text) =>
   (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replace(/'/g, "'\\''")}'`);
 

@@ -1,6 +1,6 @@
 // groups.js - ordered groups: the tab of a queue, and the page of all that are blocked
 //
-// A held group waits because a letter of it died; release lets it continue.
+// A held group waits because its first message died; release lets it continue.
 
 import { apiOf, pageOf, pagesAsk, post } from "./api.js";
 import { act, commandIcon, question } from "./dialog.js";
@@ -53,7 +53,7 @@ const actionsCell = (reload) => (first) => {
   });
 };
 
-// The groups of some queues in some states; queues() names them.
+// The groups in some states of the queues that queues() returns.
 async function groupList(queues, single, states, none) {
   let pages = 1;
   const more = button("More groups", () => {

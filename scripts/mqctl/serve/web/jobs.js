@@ -11,9 +11,9 @@ import { count, plural, quoted } from "./format.js";
 
 const EACH_MS = 500;
 const OUTCOME_MS = 2000;
-const MANY = 100; // letters whose removal is typed, not clicked
+const MANY = 100; // to discard so many letters, a person must type the number
 
-// Jobs by the row that began them, to show them there again: key -> job id.
+// The ids of jobs by the key of the row that began them, to show them there again.
 const remembered = () => JSON.parse(sessionStorage.getItem("mqctl-jobs") || "{}");
 
 const remember = (key, id) => sessionStorage.setItem("mqctl-jobs", JSON.stringify({ ...remembered(), [key]: id }));
@@ -83,7 +83,7 @@ export async function follow(place, id, ended = () => {}) {
   }
 }
 
-// The options of mqdlq that mean a filter.
+// The options of mqdlq that select the same letters as a filter.
 export const filterFlags = (filter) =>
   Object.entries(filter).filter(([name]) => name !== "pattern").map(([name, value]) => ` --${name} ${quoted(value)}`).join("");
 

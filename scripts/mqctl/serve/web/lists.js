@@ -24,7 +24,7 @@ export const when = (pick, how = "ago") => () => {
 };
 
 // Make a table. The column of class "key" heads its row. Returns {node, body,
-// show}; show(items) puts the rows of the items in their order.
+// heads, show}; show(items) makes or updates a row for each item, in their order.
 export function listTable(label, columns, keyOf, attributes = {}) {
   const body = el("tbody");
   const heads = columns.map(([word, cls, , title]) => el("th", { scope: "col", class: cls, title }, word));

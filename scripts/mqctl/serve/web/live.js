@@ -18,7 +18,7 @@ export const state = {
   totals: {},
   looked: false, // the server has looked at all queues once
   link: "connecting", // live, polling, lost, signed out
-  since: Date.now(), // of this link
+  since: Date.now(), // when the link became so
 };
 
 const channel = new BroadcastChannel("mqctl");
@@ -29,7 +29,7 @@ let leads = false; // this tab has the lock, and so the stream
 let source = null; // the stream
 
 // Call f(changed) after each change: changed is the set of queues, null for all.
-// Returns a function that ends it.
+// Returns a function that stops the calls.
 export function watch(f) {
   watchers.add(f);
   return () => watchers.delete(f);
@@ -105,7 +105,7 @@ function stream(share) {
   source?.close();
   const mine = new EventSource("/api/v1/events");
   source = mine;
-  // A connection that broke without a word looks like a server without news.
+  // A broken connection looks like a server without news: after a while, ask it.
   let asked = false;
   const check = setInterval(async () => {
     if (mine.readyState === EventSource.CLOSED) clearInterval(check);
@@ -126,7 +126,7 @@ function stream(share) {
         share(name, JSON.parse(event.data));
         begun(true);
       });
-    // A refused stream does not say why; the answer to a question does.
+    // A refused stream gives no reason; the answer to another request does.
     mine.onerror = () => {
       if (mine.readyState !== EventSource.CLOSED) share("link", "lost");
       else if (state.about) poll(share, () => stream(share));
@@ -169,7 +169,7 @@ export async function start() {
 addEventListener("pagehide", () => source?.close());
 
 // Call f(look) with each new look at one queue while this tab is seen. Returns
-// a function that ends it.
+// a function that stops the calls.
 export function watchQueue(queue, f) {
   let source = null;
   const open = () => {

@@ -27,7 +27,7 @@ const RESULTS = [
 ];
 const EACH_MS = 2000;
 
-// The mark of a message's state; it says the last error when pointed at.
+// The mark of a message's state; its tooltip is the last error.
 export function messageMark() {
   const mark = stateMark();
   const write = mark.update;
@@ -47,7 +47,7 @@ const GROUP = ["Group", "wide-only", text((m) => m.group || "")];
 const BODY = ["Body", "text wide-only mono", text((m) => m.preview || "")];
 const keyOf = (m) => m.name || m.id || m.cursor;
 
-// The table of what is running, with a button that cancels each if a person may.
+// The table of running messages; cancel(m) makes the button of a row (null: none).
 export const runningTable = (queue, cancel) =>
   listTable("Running now", [
     messageLink(queue),

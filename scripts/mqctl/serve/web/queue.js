@@ -227,7 +227,7 @@ export async function queueView(main, { part, tab = "", params }) {
     row = now;
     show();
   });
-  // The stream does not have what only the worker knows, so that is kept.
+  // The stream lacks what only the worker knows; keep those members.
   const end = watchQueue(queue, (newest) => {
     look = { ...look, ...newest };
     show();

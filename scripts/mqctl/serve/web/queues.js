@@ -115,7 +115,7 @@ export async function queuesView(main, { params }) {
     }, { class: "head" }));
   });
 
-  let late = false; // the order is to change when the table is left alone
+  let late = false; // put in order when pointer and focus have left the table
   function order() {
     late = false;
     const value = COLUMNS.find(([id]) => id === sort)?.[5];

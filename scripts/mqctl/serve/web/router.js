@@ -7,7 +7,7 @@
 import { $, el, say, setAttribute } from "./dom.js";
 import { nameSet } from "./frame.js";
 
-// Make a function of a file that is loaded when it is first called.
+// Make a function that loads a file when it is called, and calls `name` in it.
 export const later = (file, name) => async (...args) => (await import(file))[name](...args);
 
 let routes = [];

@@ -11,7 +11,7 @@ import { state } from "./live.js";
 
 const value = (one) => (one === null || one === undefined ? "–" : String(one));
 
-// The value now; a field if it can change, and changed() is called when it did.
+// Show the value, in a field if it can change; changed() is called after a change.
 const nowCell = (queue, running, changed) => (setting) => {
   if (!setting.live || !running || !state.about.write) return el("span", value(setting.now));
   const { name } = setting;

@@ -11,7 +11,7 @@ import { open } from "./router.js";
 
 export const isPaused = (row) => Boolean(row.paused_until) || /paused/.test(row.state);
 
-// Show an answer in a note for some seconds; the row writes its error there after.
+// Show an answer in a note for ten seconds; then the row may show its error there.
 async function answer(control, note, request) {
   note.dataset.answer = "1";
   await act(control, note, request);
