@@ -225,5 +225,6 @@ void confine(bool write)
     err = err ? err : filter_install(false, write);
     if (err)
         log_warn("web_unconfined", F_STR("error", errno_text(-err)),
-                 F_STR("next", "nothing stops; see docs/web.md"));
+                 F_STR("next", "mqctl serve runs without a filter of system "
+                               "calls; see docs/web.md"));
 }

@@ -221,17 +221,17 @@ static int token_file_read(struct serve_guard *g, const char *path,
         (!private && st.st_gid != readers))
         return private
                    ? problem_set(p, EX_CANTCREAT, EPERM,
-                                 "token file %s can be read or is owned by "
-                                 "others; chmod 600 and chown it, or remove "
-                                 "it, and a new one is made",
+                                 "token file %s is owned by another user, or "
+                                 "others can read it; chmod 600 and chown it, "
+                                 "or remove it, and a new one is made",
                                  path)
                    : problem_set(p, EX_CANTCREAT, EPERM,
                                  "token file %s was not made for that --group "
                                  "alone: it has mode %04o and group %u, not "
                                  "mode 0640 and group %u; `rm %s` and start "
-                                 "again (a new token is made, and who had the "
-                                 "old one has to sign in again), or give "
-                                 "another --token-file",
+                                 "again (a new token is made, and everybody "
+                                 "has to sign in again), or give another "
+                                 "--token-file",
                                  path, (unsigned)st.st_mode & 07777,
                                  (unsigned)st.st_gid, (unsigned)readers, path);
     g->token[HEX_SIZE] = '\0';

@@ -6,6 +6,7 @@ void confine(bool write)
 {
     (void)write;
     log_warn("web_unconfined", F_STR("error", "built without libseccomp"),
-             F_STR("next", "nothing stops; scripts/deps installs libseccomp; "
-                           "then build again"));
+             F_STR("next", "mqctl serve runs without a filter of system calls; "
+                           "for one, install libseccomp with scripts/deps and "
+                           "build again"));
 }

@@ -422,8 +422,8 @@ static unsigned request_check(struct visit *v, const char *method,
     *why = "there is a NUL byte (%00) in the address";
     if (v->nul)
         return 400;
-    *why = "no valid token came with the request; mqctl serve prints an "
-           "address with one, or send Authorization: Bearer TOKEN";
+    *why = "the request has no valid token; open the address that mqctl serve "
+           "prints, or send Authorization: Bearer TOKEN";
     open = route && (route->open || (route->what == SERVE_METRICS &&
                                      v->site->o->metrics_open));
     if (!open && !is_signed_in(v))

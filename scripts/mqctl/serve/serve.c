@@ -83,7 +83,7 @@ static int address_parse(const char *text, union address *out,
         return problem_set(p, EX_USAGE, EINVAL,
                            "--listen: \"%.64s\" is not an address; give a "
                            "number like 127.0.0.1:8480 or [::1]:8480, or "
-                           "unix:PATH; names are for --allow-host",
+                           "unix:PATH; host names belong in --allow-host",
                            text);
     return 0;
 }
@@ -112,10 +112,10 @@ static int address_check(const struct serve_options *o, const union address *a,
     if (loopback || o->tls_cert || o->behind_proxy)
         return 0;
     return problem_set(p, EX_USAGE, EACCES,
-                       "only loopback is listened on without TLS: others on "
-                       "the network would read the token and the messages; "
-                       "give --tls-cert and --tls-key, or --behind-proxy, or "
-                       "reach it by ssh -L");
+                       "without TLS, give --listen a loopback address (reach "
+                       "it by ssh -L), because others on the network could "
+                       "read the token and the messages; or give --tls-cert "
+                       "and --tls-key, or --behind-proxy");
 }
 
 static int listen_inet(const struct serve_options *o, const char *text,
@@ -157,8 +157,8 @@ static int listen_unix(const char *path, struct problem *p)
     if (fd >= 0) {
         close(fd);
         return problem_set(p, EX_TEMPFAIL, EADDRINUSE,
-                           "somebody listens at %s already; end that, or give "
-                           "another --listen",
+                           "another program is listening at %s; stop it, or "
+                           "give another --listen",
                            path);
     }
     if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
@@ -253,7 +253,7 @@ static int tls_read(struct server *s, struct problem *p)
         return 0;
     if (!o->tls_cert || !o->tls_key)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--tls-cert and --tls-key go together");
+                           "give both --tls-cert and --tls-key, or neither");
     if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return problem_set(p, EX_UNAVAILABLE, ENOSYS,
                            "libmicrohttpd is built without TLS here; use a "
@@ -310,8 +310,8 @@ static int daemon_start(struct server *s, struct problem *p)
                      : NULL;
     if (!info)
         return problem_set(p, EX_OSERR, EIO, "libmicrohttpd cannot start%s",
-                           s->key ? "; look whether certificate and key are "
-                                    "PEM and go together"
+                           s->key ? "; check that the certificate and the key "
+                                    "are PEM files and belong together"
                                   : "");
     s->epoll = info->epoll_fd;
     return 0;

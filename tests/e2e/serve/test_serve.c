@@ -759,8 +759,8 @@ Test(serve, charts_of_a_day_outlive_the_server, .timeout = 120)
     cr_assert_null(strstr(harness_stderr(w.p, NULL), "web_history"));
     /* A second server of the same directory keeps its own, in memory. */
     struct web second = web_start(NULL);
-    cr_assert(
-        strstr(harness_stderr(second.p, NULL), "another mqctl serve holds it"));
+    cr_assert(strstr(harness_stderr(second.p, NULL),
+                     "another mqctl serve is using it"));
     harness_until(values_of(&second, q, "waiting", 0) > 0, SOON_MS);
     web_stop(&second);
     web_stop(&w);

@@ -129,9 +129,9 @@ void history_open(const char *path)
           pwrite(file, file_head, sizeof file_head, 0) < 0))) {
         log_warn("web_history", F_STR("path", path),
                  F_STR("error", errno == EWOULDBLOCK
-                                    ? "another mqctl serve holds it"
+                                    ? "another mqctl serve is using it"
                                     : errno_text(errno)),
-                 F_STR("next", "charts begin at this start"));
+                 F_STR("next", "charts begin now, without earlier values"));
         if (file >= 0)
             close(file);
         file = -1;

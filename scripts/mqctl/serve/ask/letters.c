@@ -773,8 +773,8 @@ static int named_print(const json_t *rows, uint64_t *count)
     json_array_foreach(rows, i, one)
     {
         if (!serve_number_read(json_string_value(one), &row))
-            return complain(EX_USAGE, "rows: a row is a string of digits, as "
-                                      "`row` of a letter is");
+            return complain(EX_USAGE, "rows: each must be a string of digits, "
+                                      "like `row` of a letter");
         if (json_object_get(had, json_string_value(one)))
             continue;
         if (json_object_set_new(had, json_string_value(one), json_true()) < 0)
@@ -818,8 +818,8 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
             : 0;
     if (err == -E2BIG)
         return complain(EX_USAGE,
-                        "more than %d letters at once; narrow the "
-                        "filter, or use mqdlq",
+                        "more than %d letters match; narrow the filter, "
+                        "or use mqdlq",
                         ROWS_MOST);
     if (err < 0)
         (void)ask_failed(&p, err);

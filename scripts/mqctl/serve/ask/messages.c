@@ -226,8 +226,8 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
     }
     if (n == 0 || n != (size_t)o.line.operand_count) {
         problem_fill(p, EX_USAGE,
-                     "no message chosen; give {\"ids\": [\"ID\", ...]}, %d at "
-                     "most",
+                     "ids has no message, or too many; give {\"ids\": [\"ID\", "
+                     "...]} with at most %d",
                      IDS_MAX);
         return NULL;
     }

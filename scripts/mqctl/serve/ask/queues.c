@@ -462,7 +462,7 @@ static int steer_words(const struct serve_ask *a,
         if (n == (set ? WORDS_MAX : 1)) {
             n = problem_set(p, EX_USAGE, EINVAL,
                             set ? "more than %d settings"
-                                : "for and until exclude each other",
+                                : "give for or until, not both",
                             WORDS_MAX);
             break;
         }

@@ -38,7 +38,7 @@ export async function ask(url, method = "GET", body = undefined) {
   try {
     answer = await fetch(url, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw Object.assign(new Error("The server does not answer. Nothing is known about what it did; try again."), { status: 0 });
+    throw Object.assign(new Error("The server does not answer. It is not known whether it did what you asked; try again."), { status: 0 });
   }
   const text = await answer.text();
   let data = {};

@@ -89,6 +89,6 @@ export const groupsTab = (queue) =>
 export async function groupsView(main) {
   const blocked = () => [...state.rows.values()].filter((row) => row.blocked).map((row) => row.queue);
   const list = await groupList(blocked, false, "held,blocked", "No group is blocked. The groups that are running are on the page of their queue.");
-  main.append(el("h1", "Blocked groups"), el("p.secondary", "A group is held by a letter of it that died, or waits for the retry of its first message."), list.node);
+  main.append(el("h1", "Blocked groups"), el("p.secondary", "A group is held because its first message died, or waits for the retry of that message."), list.node);
   return { name: "Groups", leave: list.leave };
 }

@@ -167,7 +167,7 @@ export async function letterView(main, { part, row }) {
   const fate = drawn(({ resolved, replay: fateNow, sent_again_at: at, changed }) => {
     if (resolved) return [el("p.notice", "This letter is gone: it was replayed and done, or discarded. ", known && el("a", { href: `/find${query({ q: known })}` }, "Find the message"))];
     const [before, after] = FATES[fateNow] || [];
-    return [changed && el("p.notice", "Somebody edited this letter while you looked; it is shown as it is now."),
+    return [changed && el("p.notice", "Somebody edited this letter while you had it open; this is its new version."),
       before && el("p.notice", before, at ? time(at) : "", after)];
   });
   const contents = drawn((one) => [

@@ -117,7 +117,7 @@ export async function messagesTab(queue, look, params) {
     more.hidden = !found.at(-1).next;
     const depth = state.rows.get(queue)?.depth;
     none.replaceChildren(all.length ? "" : empty(filter ? "No message is in this state." : "The worker has no messages."),
-      depth && (!filter || filter === "ready") ? el("p.secondary", `${plural(depth, "message")} in the kernel queue, which nobody can look into.`) : "");
+      depth && (!filter || filter === "ready") ? el("p.secondary", `${plural(depth, "message")} in the kernel queue, whose contents cannot be shown.`) : "");
   }, EACH_MS, (changed) => !changed || changed.has(queue));
   const update = (q) => chips.forEach((chip) => chip.update(q));
   update(look);

@@ -220,7 +220,7 @@ export async function queueView(main, { part, tab = "", params }) {
     const gone = !now || kernel && !Number.isInteger(now.depth);
     if (gone !== !note.hidden) {
       note.hidden = !gone;
-      setText(note, gone ? `${queue} is gone: it was removed while you looked.${now ? " What waits in its store and its dead letters are kept." : ""}` : "");
+      setText(note, gone ? `${queue} is gone: it was removed while you had it open.${now ? " Its waiting messages and dead letters are kept." : ""}` : "");
       say(gone ? note.textContent : `${queue} is there again.`);
     }
     if (!now) return;

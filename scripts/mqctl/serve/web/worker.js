@@ -72,7 +72,7 @@ export async function concurrencyAsk(row, control, note) {
 export async function drainAsk(queue, control, note) {
   const values = await question({
     title: `Drain ${queue}?`, word: "Drain", danger: true,
-    text: "The worker finishes the messages that are running and exits. What waits stays in the queue.",
+    text: "The worker finishes the running messages and exits. Waiting messages stay in the queue.",
     command: () => `mqctl drain ${quoted(queue)}`,
   });
   if (values) await answer(control, note, async () => {
