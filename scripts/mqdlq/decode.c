@@ -361,7 +361,7 @@ int decoding_read(struct decoding *d, const char *text, size_t size,
     else if (d->object)
         text_refuse(&r, "not a JSON object");
     else if (error.text[0] == 0)
-        r.err = -ENOMEM; /* it had nothing to refuse */
+        r.err = -ENOMEM; /* not a syntax error, which has a text */
     else
         text_refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
     if (r.err)

@@ -455,7 +455,7 @@ int main(int argc, char **argv)
     int status;
 
     json_needs_memory();
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* report a file size limit as a full disk */
     status = subcommand_begin(&mqdlq_table, argc, argv, &o.line);
     if (status >= 0)
         return status;

@@ -62,20 +62,19 @@ struct context {
     struct broker *broker; /* NULL: the queue is on this machine */
 };
 
-/* Open the store of the queue `o` names, or fetch the letters of its broker.
- * With `create` a missing store is created. Without it a missing store is no
- * error; stderr then names the path that was tried. */
+/* Open the store of the queue that `o` names, or fetch the letters from its
+ * broker. With `create` a missing store is created. Without it a missing store
+ * is no error; stderr then names the path that was tried. */
 int context_open(struct context *ctx, const struct options *o, bool create);
 /* Close the store, and give letters back to their broker. Returns an exit
  * status. */
 int context_close(struct context *ctx);
 
-/* Complain that the store cannot `what` because of the error -errno. Returns
- * the exit status. */
+/* Complain that mqdlq cannot `what`, such as "read the letters", because of the
+ * error `err`, a -errno of the store. Returns the exit status. */
 int store_failed(const char *what, int err);
-/* Release `object`, the summary of a verb that changes something; with --json
- * print it first. Returns false if the caller must print the summary in
- * words. */
+/* Release `object`, the summary of a verb; with --json print it first. Returns
+ * false if the caller must print the summary in words. */
 bool summary_print(const struct context *ctx, json_t *object);
 /* Return the first exit status that is not 0. */
 static inline int status_worse(int status, int other)
@@ -107,7 +106,7 @@ void selection_free(struct selection *c);
  * --replayed. */
 int selection_on_way(const struct selection *c, const struct context *ctx,
                      uint64_t *count);
-/* A clause of a sentence about such letters, for printf. */
+/* A clause about the letters that are on their way, for printf. */
 #define ON_WAY_CLAUSE \
     "%" PRIu64 " %s on %s way already: see mqdlq list --replayed %s"
 #define ON_WAY_ARGS(count, queue)                                         \
@@ -123,11 +122,12 @@ struct body {
     size_t size;
     bool unsaved; /* the copy has work of the user that is nowhere else */
 };
-/* Read the body from --body, or let the user edit that of the letter. A body of
- * more than `most` bytes is refused. Returns an exit status. */
+/* Read the new body from --body, or let the user edit the letter's body. A body
+ * of more than `most` bytes is refused. Returns an exit status. */
 int body_edit(struct body *out, const struct letter *l, const struct options *o,
               size_t most);
-/* Remove the editor's copy, or keep it and say where it is if it is unsaved. */
+/* Free the body, and remove the editor's copy. If the copy is unsaved, keep it
+ * and say where it is. */
 void body_free(struct body *b);
 
 /* ---- the verbs ---- */

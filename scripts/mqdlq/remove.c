@@ -18,9 +18,9 @@
 #include "scripts/mqdlq/broker.h"
 
 #define BATCH     256  /* letters of one transaction */
-#define MANY_GONE 1000 /* from here on the file may be worth shrinking */
+#define MANY_GONE 1000 /* removed letters that make shrinking worthwhile */
 
-/* Visit: print the letter, which --dry-run would remove. */
+/* Visit, for --dry-run: print a letter that would be removed. */
 static int letter_foretell(const struct letter *l, void *arg)
 {
     const struct context *ctx = arg;

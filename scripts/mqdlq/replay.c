@@ -43,7 +43,7 @@ enum encoding_kind {
  * as they were received. */
 struct encoding {
     bool elsewhere; /* sent to another queue than the letter's own */
-    size_t room;    /* largest message of the queue; bytes of `bytes` */
+    size_t room;    /* largest message of the queue, and size of `bytes` */
     char *bytes;
     enum encoding_kind kind;
     size_t size;
@@ -64,7 +64,7 @@ struct replay {
     struct letter_edit edit; /* of the verb edit */
     struct ulid edited_from; /* the letter's id before it was edited */
     bool edited;             /* the edit is in the store */
-    bool unnoted;            /* the store does not say yet that it was sent */
+    bool unnoted;            /* the store does not yet say `last` was sent */
     uint64_t sent, refused, on_way;
     int status; /* exit status because of skipped letters; 0: none */
     int end;    /* exit status that ended the sending; 0: not ended */
@@ -72,7 +72,7 @@ struct replay {
 
 /* ---- the message for a letter ---- */
 
-/* Read the header of a letter. The bytes of a broken one are part of the
+/* Read the header of a letter. The bytes of a broken header are part of the
  * body. */
 static void header_read(const struct letter *l, struct header *out)
 {
@@ -155,7 +155,7 @@ static int raw_make(struct replay *r, const struct letter *l,
     return 0;
 }
 
-/* Refuse a letter that has expired, unless the user drops that time. */
+/* Refuse a letter that has expired, unless --reset-expiry was given. */
 static int expiry_check(const struct replay *r, const struct header *old,
                         uint64_t now_ns, char why[WHY])
 {
@@ -234,7 +234,7 @@ static void letter_refuse(struct replay *r, int64_t row, const struct ulid *id,
     complain(0, "letter %s is not sent: %s", name, why);
 }
 
-/* Skip a letter for being on its way: count it, name it if its id was given.
+/* Skip a letter that is on its way: count it, and name it if its id was given.
  * The exit status becomes 65 only if the user asked for such letters, by id or
  * with --replayed. */
 static void letter_skip(struct replay *r, int64_t row, const char *why)
@@ -402,8 +402,8 @@ static int send_tracked(struct replay *r)
 
 /* Send the letter, then remove it, because the worker cannot settle it.
  * Crash before the removal: the letter is in the store and in the queue, and
- * can be sent a second time. The same holds if the queue loses its name, since
- * perhaps no program can receive the message any more.
+ * can be sent a second time. If the queue loses its name, the letter stays in
+ * the store as well, because perhaps no program can receive the message.
  * A letter that was edited while mqdlq waited for room stays, because only the
  * store has the new body. So this can repeat a message but never lose one.
  */
@@ -503,8 +503,8 @@ static int canary_wait(struct replay *r)
 
 /* ---- all letters ---- */
 
-/* Return true if a letter is on its way. One that was sent before the last
- * reboot, or in another container, no longer is. */
+/* Return true if a letter is on its way. If it was sent before the last reboot,
+ * or in another container, its message is not in this queue: return false. */
 static bool is_on_way(const struct letter *l)
 {
     return l->m.state == STORE_REPLAYED && l->replay.here;

@@ -48,8 +48,8 @@ static int pick_order(const void *a, const void *b)
 
 /* ---- ids ---- */
 
-/* Complain that no letter has this id. `row` (0: unknown) may be one that is no
- * letter, since a replayed message that failed waits as any other. */
+/* Complain that no letter has this id. `row` (0: none) may be a message that is
+ * no letter: a replayed message that failed waits like any other. */
 static void id_missing(struct selection *c, const struct context *ctx,
                        int64_t row, const char *text)
 {

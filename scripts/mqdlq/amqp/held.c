@@ -123,7 +123,7 @@ int held_publish(struct broker *b, const char *queue,
     err = publisher_put(b->publisher, queue, properties, body, size, p);
     if (!err)
         err = publisher_flush(b->publisher, p);
-    if (err) /* so that it is not sent again later */
+    if (err) /* or the publisher would send the message again later */
         publisher_close(&b->publisher);
     return err;
 }
@@ -311,8 +311,8 @@ static int letter_take(struct look *k)
     return err || k->n < BATCH ? err : look_store(k);
 }
 
-/* Consume, with a prefetch of the wanted number: the broker delivers no more.
- */
+/* Consume with a prefetch of the wanted number, so that the broker delivers no
+ * more letters. */
 static int consumer_start(struct look *k)
 {
     struct link *l = k->b->link;
@@ -392,7 +392,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
             (void)poll(&fd, 1, SLICE_MS);
     }
     incoming_next(&k.in);
-    if (!err) { /* so that a later acknowledgement does not fetch a letter */
+    if (!err) { /* or each acknowledgement would fetch another letter */
         (void)amqp_basic_cancel(l->c, LINK_CHANNEL,
                                 amqp_cstring_bytes(k.consumer));
         err = link_reply(l, amqp_get_rpc_reply(l->c));
@@ -437,8 +437,8 @@ static int copies_open(struct context *ctx)
     return err ? complain_of(&p) : 0;
 }
 
-/* Count the letters in NAME.dead as soon as nobody else consumes it. *there: it
- * exists. An exit status. */
+/* Wait until no other program consumes NAME.dead, and count its letters. *there
+ * becomes true if the queue exists. Returns an exit status. */
 static int dead_count(struct context *ctx, uint32_t *count, bool *there)
 {
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};

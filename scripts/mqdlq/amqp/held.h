@@ -1,10 +1,10 @@
 /* held.h - the dead letters of a broker that mqdlq holds unacknowledged
  *
  * WHAT   A connection to the broker, the letters that mqdlq has fetched on it,
- *        and their copies in a temporary store. The store has a row for each
- *        letter. Here are its delivery tag, and the place of its original
- *        properties in a temporary file without a name. held.c fetches letters
- *        and gives them back; send.c sends them.
+ *        and their copies in a temporary store, with a row for each letter.
+ *        struct held has what the row lacks: the delivery tag, and the place of
+ *        the original properties in a temporary file without a name. held.c
+ *        fetches letters and gives them back; send.c sends them.
  * WHO    The verbs of mqdlq, through struct broker_letters (broker.h), in the
  *        only thread.
  * OWNS   The connection, the file and the memory, from broker_open to
@@ -58,7 +58,7 @@ struct broker {
     char dead[TOPOLOGY_NAME];
     struct link *link;
     unsigned looks; /* number of calls of held_look, for consumer names */
-    unsigned next;  /* part of the queue for a letter without a group */
+    unsigned next;  /* partition for the next letter without a group */
     struct publisher *publisher; /* NULL: nothing was published yet */
     FILE *properties;
     struct held *held;
@@ -67,9 +67,9 @@ struct broker {
     size_t copy_count, copy_room;
     uint32_t beyond; /* letters not fetched, because there are too many */
     bool warned_beyond, warned_groups;
-    bool claimed;       /* no letters: a consumer keeps other mqdlqs out */
+    bool claimed;       /* import found none; its consumer keeps others out */
     uint64_t added;     /* letters published to `dead` and confirmed */
-    struct known known; /* the letters that are held, and those of import */
+    struct known known; /* the letters that are held or were imported */
     struct canary canary;
     char machine[BROKER_MACHINE];
 };

@@ -14,7 +14,7 @@
 
 #include "common/base/basics.h"
 
-/* What a key compares beside id and body. */
+/* What a key compares besides id and body. */
 enum key {
     BY_LINE,   /* the line and the number of replays */
     BY_SENT,   /* the time of sending and the number of replays */

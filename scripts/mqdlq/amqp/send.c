@@ -2,8 +2,8 @@
  *
  * Replay takes one letter after the other: it publishes the message, waits for
  * the broker to confirm that the replicas have it, and acknowledges the letter.
- * Crash before the confirm: the letter is there, and the message may be.
- * Crash between the confirm and the acknowledgement: both are there. Each
+ * Crash before the confirm: the broker has the letter and may have the message.
+ * Crash between the confirm and the acknowledgement: the broker has both. Each
  * replay of a letter has a number of its own, by which a worker recognizes the
  * second message of the same replay: it runs only one of them if both come to
  * its machine, and they have the same id wherever they go.
@@ -31,7 +31,7 @@
 #include "common/cli/json_line.h"
 #include "common/cli/term.h"
 
-#define WAIT_NS       (60 * NS_PER_S) /* for a confirm, unless told otherwise */
+#define WAIT_NS       (60 * NS_PER_S) /* for a confirm, without --wait */
 #define LOOK_EVERY_NS (100 * NS_PER_MS)
 #define PATIENCE_NS   NS_PER_S
 
@@ -107,7 +107,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
         (void)strlcpy(out->why, "its properties cannot be read", BROKER_WHY);
         return 0;
     }
-    /* Send it to the part of its group, or to the parts in turn. */
+    /* Choose the partition of its group, or without one the next in turn. */
     if (parts)
         to = topology_queue(&b->topology,
                             died.group.len ? partition_of(died.group.bytes,
@@ -137,9 +137,9 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
     }
     letter_envelope_free(&died);
     free(raw.bytes);
-    /* The broker does not confirm an acknowledgement, and one in a socket is
-     * lost with a program that is killed. An answer to a later request shows
-     * that the broker has it. */
+    /* The broker does not confirm an acknowledgement, and a kill would lose one
+     * that is still in the socket. The answer to a later request shows that the
+     * broker has read it. */
     if (out->sent && !ctx->o->dry_run &&
         (held_ack(b, h) < 0 ||
          topology_count(b->link, b->dead, NULL, NULL) < 0))
@@ -282,10 +282,10 @@ int broker_canary_wait(struct context *ctx)
 
 /* ---- import ---- */
 
-/* An import leaves out letters that the broker has already, so one that was
- * killed can be run again. It holds these letters meanwhile; if there are none,
- * it is a consumer of their queue. So nobody else can replay, discard or import
- * letters at the same time.
+/* An import leaves out letters that the broker has already, so an import that
+ * was killed can be run again. Until its end it holds those letters, or, if
+ * there are none, consumes their queue. So no other program can replay, discard
+ * or import letters at the same time.
  * Crash before a confirm: the broker has the letter or not, and the next run of
  * the same file finds out. So a crash here can lose none and repeat none. */
 
