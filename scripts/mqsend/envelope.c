@@ -12,8 +12,8 @@
 #include "common/cli/moment.h"
 #include "common/message/backoff.h"
 
-/* A name that was given twice would set one environment variable of the handler
- * to two values. */
+/* Refuse a name that was given twice: it would set one environment variable of
+ * the handler to two values. */
 int flag_header(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;
@@ -221,7 +221,8 @@ int flag_backoff(const char *text, void *into, struct problem *p)
                        HEADER_VALUE_MAX);
 }
 
-/* The text after the last comma belongs to the key unless it is a duration. */
+/* Read KEY[,DUR]. A text after the last comma that is no duration is a part of
+ * the key. */
 int flag_unique(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;

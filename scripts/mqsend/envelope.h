@@ -2,9 +2,11 @@
  *
  * WHAT   Holds the header fields that all messages of one run share, read from
  *        flags, and writes the header in front of each body.
- * WHO    mqsend.c fills it, post.c and amqp/post_broker.c use it; one thread.
+ * WHO    mqsend.c reads the flags, post.c and amqp/post_broker.c make messages;
+ *        one thread.
  * OWNS   Nothing; strings point into argv.
- * FAILS  flag_*, check: a problem with status 64. fill: -EMSGSIZE.
+ * FAILS  flag_*, envelope_check: a problem with status 64. envelope_fill:
+ *        -EMSGSIZE.
  */
 #ifndef SCRIPTS_MQSEND_ENVELOPE_H
 #define SCRIPTS_MQSEND_ENVELOPE_H
@@ -48,9 +50,9 @@ struct envelope {
 
 /* Return the time from which a message sent now may run; 0: any time. */
 uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns);
-/* Check that headers made from this are within HEADER_MAX. Unless `quiet`, warn
- * if the time of --at has passed, or if the local clock skips it or shows it
- * twice, or if the messages would wait longer than a worker allows. */
+/* Check that each header has room in HEADER_MAX. Unless `quiet`, warn if the
+ * time of --at has passed, if the local clock skips it or shows it twice, or if
+ * the messages would wait longer than a worker allows by default. */
 int envelope_check(const struct envelope *e, bool quiet, struct problem *p);
 /* Make the message for a body in `buf`. Returns its bytes, or -EMSGSIZE if
  * header_bytes and `size` together are more than `room`. */

@@ -4,8 +4,9 @@
  *        to a NUL. Holds only the current record.
  * WHO    mqsend.c opens and closes it, posting_run (post.c) reads; one thread.
  * OWNS   The descriptor that it opened, and its buffers.
- * FAILS  open: a problem: 66 no such file, 71 no memory, 77 not readable.
- *        next: -errno of read(2), also -EINTR; the current record is lost then.
+ * FAILS  input_open: a problem: 66 no such file, 71 no memory, 77 not readable.
+ *        input_next: -errno of read(2), also -EINTR, which loses the current
+ *        record.
  */
 #ifndef SCRIPTS_MQSEND_INPUT_H
 #define SCRIPTS_MQSEND_INPUT_H

@@ -32,7 +32,7 @@ struct post {
     struct input *input;
     struct envelope *envelope;
     uint32_t priority;
-    uint64_t wait_ns; /* longest wait for room or a confirm; UINT64_MAX: none */
+    uint64_t wait_ns; /* limit for room or a confirm; UINT64_MAX: no limit */
     uint64_t repeat;  /* times that each record is sent, 1 or more */
     uint64_t rate;    /* messages per second; 0: no limit */
     bool many;        /* --lines or --null: any number of records */

@@ -32,14 +32,14 @@ struct run {
     struct publisher *publisher;
     struct topology topology;
     uint64_t given; /* messages that the publisher accepted */
-    unsigned next;  /* part for the next message without a group */
+    unsigned next;  /* partition for the next message without a group */
     char password[BROKER_PASSWORD];
 };
 
-/* Give one message to the publisher, which keeps a copy. Its queue is the part
- * of its group, or the parts in turn; or their wait queue if it is delayed. Its
- * headers are the lines that the text header would have on a POSIX queue.
- * Callback of posting_run. */
+/* Give one message to the publisher, which keeps a copy. Without a group, the
+ * partitions take the messages in turn; a delayed message goes to a wait queue
+ * first. The AMQP headers stand for the lines of the text header that a POSIX
+ * queue would get. Callback of posting_run. */
 static int message_put(void *arg, const char *body, size_t size,
                        struct problem *p)
 {
@@ -134,7 +134,7 @@ static int post_all(const struct post *post)
     err = posting_run(&r.posting, message_put, &r, &p);
     if (!err)
         err = publisher_flush(r.publisher, &p);
-    if (err) { /* the messages that are left may be in the queue or not */
+    if (err) { /* messages without an answer may be in the queue or not */
         confirmed = publisher_confirmed(r.publisher);
         none = publisher_refused(r.publisher);
         known = confirmed + none;
