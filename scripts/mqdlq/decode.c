@@ -273,7 +273,7 @@ static void read_history(struct reading *r, struct letter_import *l)
 
         r->object = json_array_get(array, i);
         if (!json_is_object(r->object))
-            text_refuse(r, "history has something else than objects in it");
+            text_refuse(r, "history has an element that is not an object");
         members_check(r, attempt_members);
         a->started_ns = read_time(r, "started_at");
         a->duration_ns = read_number(r, "duration_ns", INT64_MAX);

@@ -93,7 +93,8 @@ static const struct option_row flags[] = {
     FILTER_SINCE("letters that died", .verbs = FILTER, AT(filter.since_ns)),
     FILTER_UNTIL("letters that died", .verbs = FILTER, AT(filter.until_ns)),
     {"limit", 0, OPT_NUMBER, .verbs = FILTER, .value = "N", .min = 1,
-     .max = INT64_MAX, AT(filter.limit), .help = "only the N newest of them"},
+     .max = INT64_MAX, AT(filter.limit),
+     .help = "only the N newest matching letters"},
     {"replayed", 0, OPT_FLAG, .verbs = FILTER, AT(filter.replayed),
      .help = "choose letters on their way through the queue instead of dead "
              "ones"},
@@ -280,7 +281,7 @@ static int flags_check(void *options, struct problem *p)
     else if (o->line.verb == VERB_LIST && o->line.operand_count > 1)
         text = "list takes no ids; use show for them";
     else if (o->count + o->has_by > 1 || (o->json && o->body))
-        text = "--count and --by do not go together, nor do --json and --body";
+        text = "give --count or --by, not both; and --json or --body, not both";
     else if (o->raw && o->reset_expiry)
         text = "--raw sends the old expiry with the old header; leave out "
                "--raw or --reset-expiry";
@@ -288,12 +289,12 @@ static int flags_check(void *options, struct problem *p)
         text = "--canary must see how the letter ends, which it cannot with "
                "--raw or --to";
     else if (o->has_canary && !o->canary)
-        text = "--canary-time is about --canary; give both";
+        text = "--canary-time needs --canary";
     else if (o->line.verb == VERB_EDIT && strcmp(o->line.operands[1], "-") == 0)
         text = "edit takes one id and does not read it from stdin";
     else if (o->again && (o->raw || o->to))
-        text = "--again sends a copy that the worker must know for one, which "
-               "it cannot with --raw or --to";
+        text = "--again sends a copy that the worker must recognize, which it "
+               "cannot with --raw or --to";
     else if (o->again && o->line.verb == VERB_REPLAY &&
              o->line.operand_count == 1 && !o->filter.replayed)
         text = "--again is about letters that are on their way; give their "

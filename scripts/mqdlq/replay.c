@@ -164,7 +164,7 @@ static int expiry_check(const struct replay *r, const struct header *old,
     if (!(old->fields & HEADER_EXPIRES) || old->expires_ns > now_ns ||
         r->context->o->reset_expiry)
         return 0;
-    snprintf(why, WHY, "it expired %s; --reset-expiry sends it all the same",
+    snprintf(why, WHY, "it expired %s; --reset-expiry sends it anyway",
              time_print(old->expires_ns, time));
     return EX_DATAERR;
 }
@@ -361,8 +361,8 @@ static int send_tracked(struct replay *r)
     if (err == -ENOENT) {
         letter_refuse(r, mark->row, &mark->id,
                       r->selection.by_id ? EX_DATAERR : 0,
-                      "it was done, discarded or edited, or died again, "
-                      "meanwhile");
+                      "in the meantime it was done, discarded or edited, or "
+                      "died again");
         return 0;
     }
     if (err)
@@ -428,8 +428,8 @@ static int send_untracked(struct replay *r)
     r->status = status_worse(r->status, EX_DATAERR);
     if (store_get(r->context->store, mark->row, &row, NULL, 0, NULL) == -ENOENT)
         complain(0,
-                 "letter %" PRId64 " was sent, but another program had sent or "
-                 "discarded it meanwhile",
+                 "letter %" PRId64 " was sent, but in the meantime another "
+                 "program had sent or discarded it",
                  mark->row);
     else
         complain(0,
@@ -515,15 +515,16 @@ static int on_way_skip(struct replay *r, const struct letter *l)
 {
     char why[WHY_COMMAND], time[TIME_TEXT];
 
-    snprintf(why, sizeof why,
-             l->replay.sent
-                 ? "is on its way since %s; `mqdlq replay --again %s %" PRId64
-                   "` sends it once more"
-                 : "was marked %s and maybe not sent: another mqdlq is at it, "
-                   "or was killed; `mqdlq replay --again %s %" PRId64
-                   "` sends it",
-             term_time_both(l->replay.marked_ns, time),
-             SHELL_QUEUE(r->context->queue), l->m.row);
+    snprintf(
+        why, sizeof why,
+        l->replay.sent
+            ? "has been on its way since %s; `mqdlq replay --again %s %" PRId64
+              "` sends it once more"
+            : "was marked %s and maybe not sent: another mqdlq is "
+              "sending it, or was killed; `mqdlq replay --again %s "
+              "%" PRId64 "` sends it",
+        term_time_both(l->replay.marked_ns, time),
+        SHELL_QUEUE(r->context->queue), l->m.row);
     letter_skip(r, l->m.row, why);
     return 0;
 }
@@ -641,7 +642,7 @@ static int letter_send(const struct letter *l, void *arg)
         snprintf(why, sizeof why,
                  "behind a header it would be too large for the queue, and "
                  "without one %s",
-                 on_way ? "the worker cannot know it for a copy"
+                 on_way ? "the worker cannot recognize the copy"
                         : "it cannot be the canary");
     }
     if (status) {

@@ -66,12 +66,12 @@ static const struct option_row rows[] = {
              "--max-attempts"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope), SEEN(has_backoff),
      .call = flag_backoff,
-     .help = "how long it waits before each retry, like exp:1s,5m or "
-             "1s,5s,30s, instead of the worker's --backoff"},
+     .help = "how long the message waits before each retry, like exp:1s,5m "
+             "or 1s,5s,30s, instead of the worker's --backoff"},
     {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", AT(envelope),
      SEEN(has_unique), .call = flag_unique,
-     .help = "the worker discards it if it has received another message with "
-             "that key within DUR (1h)"},
+     .help = "the worker discards the message if it has received another one "
+             "with that key within DUR (1h)"},
     {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", AT(envelope),
      .call = flag_header,
      .help = "a line of your own in the header; may be repeated"},
@@ -174,7 +174,7 @@ static int usage_check(const struct options *o, int operands,
                "its own";
     else if (!o->create && (o->has_depth || o->has_size || o->has_mode))
         text = "--queue-depth, --message-size and --mode are for a queue that "
-               "is made; add --create";
+               "mqsend creates; add --create";
     else if (e->at_ns && o->has_delay)
         text = "--at and --delay are both given; give one";
     if (text)

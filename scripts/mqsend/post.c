@@ -186,8 +186,8 @@ int post_run(const struct post *post)
         term_progress_end(&r.posting.bar);
     if (!err && queue_gone(post->queue))
         err = problem_set(&p, EX_NOINPUT, ENOENT,
-                          "%s was removed meanwhile: what was sent can only be "
-                          "read by programs that still have it open",
+                          "%s was removed in the meantime: only programs that "
+                          "still have it open can read what was sent",
                           queue_label(post->queue));
     free(r.message);
     if (!err)

@@ -651,11 +651,12 @@ static int broker_close(struct context *ctx)
         snprintf(kept, sizeof kept, "%s.kept", b->dead);
         if (!status && topology_count(b->link, kept, &count, NULL) == 0 &&
             count > 0)
-            complain(0,
-                     "%" PRIu32 " letters are in %s: the broker took them out "
-                     "of %s, as a policy has a delivery-limit, a length or a "
-                     "time to live; rabbitmqctl list_policies -p %s shows it",
-                     count, kept, b->dead, b->operand.vhost);
+            complain(
+                0,
+                "%" PRIu32 " letters are in %s: the broker took them out "
+                "of %s, because a policy has a delivery-limit, a length or a "
+                "time to live; rabbitmqctl list_policies -p %s shows it",
+                count, kept, b->dead, b->operand.vhost);
     }
     publisher_close(&b->publisher);
     link_close(&b->link);

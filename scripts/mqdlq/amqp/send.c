@@ -77,9 +77,9 @@ int broker_replay_begin(struct context *ctx, const char **to)
         return complain(EX_USAGE, "--to: the name is too long");
     if (ctx->o->canary && b->beyond)
         return complain(EX_TEMPFAIL,
-                        "--canary: %s has more letters than are looked at, so "
-                        "one that comes back would not be seen; replay or "
-                        "discard some first",
+                        "--canary: %s has more letters than mqdlq reads, so it "
+                        "might not see that the canary died again; replay or "
+                        "discard some letters first",
                         b->dead);
     *to = b->to.queue;
     return 0;
@@ -118,7 +118,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
         !ctx->o->reset_expiry) {
         out->refused = EX_DATAERR;
         snprintf(out->why, BROKER_WHY,
-                 "it expired %s; --reset-expiry sends it all the same",
+                 "it expired %s; --reset-expiry sends it anyway",
                  time_print(died.expires_ns, time));
     } else if (ctx->o->dry_run) {
         ulid_print(l->m.id, id);
@@ -145,8 +145,8 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
          topology_count(b->link, b->dead, NULL, NULL) < 0))
         return complain(EX_UNAVAILABLE,
                         "lost the connection just as a letter was sent: %s; it "
-                        "is in %s still, and sent again it is known as a "
-                        "repeat",
+                        "is still in %s, and if you send it again, the worker "
+                        "recognizes the repeat",
                         b->link->why, b->dead);
     return status;
 }
@@ -216,8 +216,8 @@ static int canary_look(struct watch *w)
             topology_count(b->link, b->canary.queue, &w->ready, &w->consumers);
     if (err)
         return complain(EX_UNAVAILABLE,
-                        "the canary, letter %s, was sent, and how it ends is "
-                        "not known: %s; nothing else was sent",
+                        "the canary, letter %s, was sent, but mqdlq cannot see "
+                        "how it ends: %s; nothing else was sent",
                         w->id, b->link->why);
     /* Without a consumer, the broker gives the canary to the next one. */
     if (w->consumers == 0)
@@ -376,8 +376,8 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
 
     if (b->beyond && !b->warned_beyond) /* not all letters are known */
         complain(0,
-                 "%s has more letters than are inspected: letters that are "
-                 "both in the file and among the others will be there twice",
+                 "%s has more letters than mqdlq reads: if the file has one "
+                 "of the others, the broker will have it twice",
                  b->dead);
     b->warned_beyond = true;
     for (size_t i = 0; i < n; i++)

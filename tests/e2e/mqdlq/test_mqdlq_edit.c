@@ -361,7 +361,7 @@ Test(mqdlq_edit, what_replay_refuses_never_reaches_the_editor)
     has(harness_stderr(p, NULL), "letter 4 is not sent: it expired ");
     good(dlq("replay", q, "1"));
     p = edit(q, "1", "echo x >ran", 65);
-    has(harness_stderr(p, NULL), "letter 1 is on its way since ");
+    has(harness_stderr(p, NULL), "letter 1 has been on its way since ");
     has(harness_stderr(p, NULL), "; `mqdlq replay --again /");
     edit(q, "9", "echo x >ran", 66);
     cr_assert(!harness_exists("ran"));
@@ -460,8 +460,8 @@ Test(mqdlq_edit, a_raw_replay_names_a_letter_that_somebody_discarded)
     good(dlq("discard", q, "1"));
     take(q, NULL);
     cr_assert_eq(harness_wait(p, LIMIT), 65);
-    has(harness_stderr(p, NULL), "letter 1 was sent, but another program had "
-                                 "sent or discarded it meanwhile");
+    has(harness_stderr(p, NULL), "letter 1 was sent, but in the meantime "
+                                 "another program had sent or discarded it");
     cr_assert_str_eq(take(q, NULL), "first");
 }
 

@@ -91,7 +91,7 @@ Test(replay, one_that_is_on_its_way_is_refused_by_name)
     good(dlq("replay", q, "1"));
     struct harness_result r = dlq("replay", q, "1", "2");
     cr_assert_eq(r.status, 65);
-    has(r.err, "letter 1 is on its way since 20");
+    has(r.err, "letter 1 has been on its way since 20");
     has(r.err, "; `mqdlq replay --again /");
     has(r.err, " 1` sends it once more\n");
     has(r.out, "1 of 2 letters sent to ");
@@ -326,8 +326,8 @@ Test(replay, a_letter_that_changed_meanwhile_is_65)
         cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), 0);
         cr_assert_eq(harness_wait(p, 10000), 65);
         has(harness_stderr(p, NULL),
-            "letter 1 is not sent: it was done, discarded or edited, or died "
-            "again, meanwhile\n");
+            "letter 1 is not sent: in the meantime it was done, discarded or "
+            "edited, or died again\n");
         has(harness_stdout(p, NULL), "0 of 1 letter sent");
         cr_assert_eq(harness_queue_length(q), 0);
     }
@@ -346,10 +346,11 @@ Test(replay, killed_while_it_waits_loses_no_letter)
     take(q, NULL);
     struct harness_result r = dlq("replay", q, "2", "3");
     cr_assert_eq(r.status, 65);
-    has(r.err, "letter 2 is on its way since ");
+    has(r.err, "letter 2 has been on its way since ");
     has(r.err, "letter 3 was marked 20");
-    has(r.err, " and maybe not sent: another mqdlq is at it, or was killed; "
-               "`mqdlq replay --again /");
+    has(r.err,
+        " and maybe not sent: another mqdlq is sending it, or was killed; "
+        "`mqdlq replay --again /");
     has(r.err, " 3` sends it\n");
     has(dlq_out("show", q, "3"), "replayed, maybe not sent; marked 20");
     has(dlq_out("show", q, "3"), "to send it      mqdlq replay --again /");
@@ -457,7 +458,7 @@ Test(replay, quiet_prints_only_what_goes_wrong)
     cr_assert_eq(harness_queue_length(q), 1);
     r = dlq("replay", "-q", q, "1");
     cr_assert_eq(r.status, 65);
-    has(r.err, "is on its way");
+    has(r.err, "has been on its way");
     cr_assert_str_eq(dlq_out("discard", "-q", q, "2"), "");
     cr_assert_str_eq(dlq_out("purge", "-q", "--all", q), "");
     cr_assert_str_eq(good(dlq_input(three, "import", "-q", "--again", q)), "");

@@ -103,7 +103,8 @@ Test(replay_twice, typed_again_while_it_runs_it_runs_once)
     harness_until_lines("runs", 1, LIMIT);
     struct harness_result r = mqdlq("replay", q, "1");
     cr_assert_eq(r.status, 65);
-    cr_assert(strstr(r.err, "letter 1 is on its way since "), "%s", r.err);
+    cr_assert(strstr(r.err, "letter 1 has been on its way since "), "%s",
+              r.err);
     cr_assert_eq(mqdlq("replay", "--again", q, "1").status, 0);
     dropped(w, 1);
     cr_assert(strstr(harness_stderr(w, NULL), "letter=1"));
