@@ -1,4 +1,4 @@
-# mqworker - GNU make. No file is listed: a new one is found by its folder.
+# mqworker - GNU make. No source is listed here: make finds new files by folder.
 #
 #   make               programs in build/bin, the library in build/lib
 #   make check         every test; ONLY="wheel queue" runs test_wheel, test_queue
@@ -15,8 +15,8 @@
 #   V=1 BUILD=build                print whole commands; the folder for results
 #   CC= CFLAGS="-O2 -g" LDFLAGS= WERROR=-Werror SANITIZE= EMULATOR=qemu-arm
 #   MINIMAL=1                      leave out queues of a broker, serve and top;
-#                                  LDFLAGS=-static-pie needs no library at all
-#   LTO=  AMQP=  HARDEN= HARDEN_LINK=     empty: link sooner; no broker; no checks
+#                                  LDFLAGS=-static-pie: load no library at all
+#   LTO=  AMQP=  HARDEN= HARDEN_LINK=     empty: fast link; no broker; unhardened
 #   ONLY= SKIP= TEST_JOBS= TESTFLAGS=     tests to run, to leave out, at a time;
 #                                  flags for Criterion
 #   MQW_TEST_SLOW=N  MQW_TEST_WHOLE=1     multiply time limits; try all positions
@@ -51,7 +51,8 @@ HARDEN    := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
 HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 # Without a PLT a call of the C library is one jump; -z now has bound it already.
 NO_PLT    := $(if $(SANITIZE),,$(call takes,-fno-plt))
-# The programs are optimized as a whole, tests are not: objects have machine code, too. clang refuses the last flag.
+# The programs are optimized as a whole, and tests are not, so objects also have machine code. clang refuses
+# -flto-partition, and so builds without LTO.
 LTO       := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects -flto-partition=balanced))
 
 # Where words have 32 bits, times and file offsets need more.
@@ -70,7 +71,7 @@ WHOLE     = $(if $(LTO),-fno-lto)
 # in,FOLDERS,PATTERN: the files below the folders; amqp/ needs librabbitmq
 in        = $(sort $(shell find $(1) -name '$(2)' $(if $(AMQP),,-not -path '*/amqp/*')))
 obj       = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-ifdef SHARED # the build whose objects `make points` uses where there is no point
+ifdef SHARED # the build from which `make points` takes the objects without a fault point
 POINTED  := $(patsubst $(SHARED)/obj/%.d,%.c,$(shell grep -rl --include='*.d' common/base/fault_point.h $(addprefix $(SHARED)/obj/,common worker scripts)))
 obj       = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter $(POINTED),$(1))) \
             $(patsubst %.c,$(SHARED)/obj/%.o,$(filter-out $(POINTED),$(1)))

@@ -312,7 +312,7 @@ function fish(    i, v, when, files, complete) {
             "-- $words[3]" ids
         print "end"
     }
-    # fish 3.1 offers no file where an -f without a condition holds, too.
+    # fish 3.1 offers no files for a verb if there is also an -f without a condition.
     for (v = 1; v <= verbs; v++)
         files = files (reads[v] ? " " verb[v] : "")
     print complete \
