@@ -86,6 +86,7 @@ Test(hook_retries, those_that_have_no_room_are_not_noted)
 static atomic_bool dead;    /* there is a death */
 static atomic_bool started; /* the command was started, or soon is */
 static atomic_bool reads;   /* the thread is about to read the second wake-up */
+static atomic_bool ended;   /* the command ended before the stop, or failed */
 
 /* Replaces the function of libc for the thread of --on-dead. The second wake-up
  * is read only after the stop has added its own. */
@@ -122,10 +123,23 @@ static int hook(struct source *s, int64_t after, struct source_hook *out)
     return 0;
 }
 
+static int hook_end(struct source *s, int64_t n, bool told, int64_t *next)
+{
+    (void)s, (void)n, (void)told, (void)next;
+    atomic_store(&ended, true);
+    return 0;
+}
+
+static void count_ignore(void *arg, uint64_t letters, bool failed)
+{
+    (void)arg, (void)letters, (void)failed;
+}
+
 Test(hook_retries, a_stop_is_seen_that_comes_with_another_death,
      .init = harness_init, .fini = harness_fini)
 {
-    static const struct source_local_ops local = {.hook = hook};
+    static const struct source_local_ops local = {.hook = hook,
+                                                  .hook_end = hook_end};
     static struct source source = {.local = &local};
     struct settings set;
     struct on_dead *h;
@@ -138,10 +152,12 @@ Test(hook_retries, a_stop_is_seen_that_comes_with_another_death,
     set.on_dead = "exec sleep 1000";
     set.timeout_ns = 60 * NS_PER_S;
     set.kill_after_ns = NS_PER_MS;
-    cr_assert_eq(
-        on_dead_open(
-            &h, &(struct on_dead_setup){.set = &set, .source = &source}, &p),
-        0);
+    cr_assert_eq(on_dead_open(&h,
+                              &(struct on_dead_setup){.set = &set,
+                                                      .source = &source,
+                                                      .failing = count_ignore},
+                              &p),
+                 0);
     atomic_store(&dead, true);
     on_dead_wake(h);
     harness_until(atomic_load(&started), 20000);
@@ -150,5 +166,6 @@ Test(hook_retries, a_stop_is_seen_that_comes_with_another_death,
     begin = clock_mono_ns();
     on_dead_close(&h);
     cr_assert_null(h);
+    cr_assert_not(atomic_load(&ended), "the command was not running");
     cr_assert_lt(clock_mono_ns() - begin, 50 * NS_PER_S);
 }
