@@ -1,5 +1,7 @@
 /* test_mqdlq_known.c - letters of a broker that are there, and their copies */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <search.h>
 #include <string.h>
 
 #include "scripts/mqdlq/amqp/known.h"
@@ -67,15 +69,40 @@ Test(mqdlq_known, a_letter_is_known_by_its_death)
     known_free(&known);
 }
 
-/* Fails, by its time limit, where each of them is compared with all others. */
-Test(mqdlq_known, letters_of_equal_messages_are_found_at_once)
+/* ---- many letters ---- */
+
+static int (*order)(const void *, const void *);
+static unsigned long comparisons;
+
+static int order_count(const void *a, const void *b)
 {
-    enum { MANY = 400000 };
+    comparisons++;
+    return order(a, b);
+}
+
+/* Replaces the function of libc, and counts the comparisons of a search. */
+void *tfind(const void *key, void *const *root,
+            int (*compare)(const void *, const void *))
+{
+    void *(*real)(const void *, void *const *,
+                  int (*)(const void *, const void *));
+
+    *(void **)&real = dlsym(RTLD_NEXT, "tfind");
+    order = compare;
+    return real(key, root, order_count);
+}
+
+/* Each letter has four searches at most: one by `first`, three by `add`. */
+Test(mqdlq_known, a_letter_of_many_equal_messages_is_found_in_few_steps)
+{
+    enum { MANY = 20000, SEARCHES = 4, DEPTH = 40 };
 
     for (uint64_t i = 1; i <= MANY; i++) {
         cr_assert_eq(first("same", i, 0, 0), 0);
         add("same", i, i, 0, (int64_t)i);
     }
+    cr_assert_gt(comparisons, MANY, "tfind was not replaced");
+    cr_assert_lt(comparisons, MANY * SEARCHES * DEPTH);
     cr_assert_eq(first("same", MANY, 0, 0), MANY);
     cr_assert(is("same", MANY / 2, true) && is("same", 0, false));
     cr_assert(!is("same", 0, true));
