@@ -2,9 +2,10 @@
  * criterion/criterion.h)
  *
  * The output has the lines that scripts/run-tests reads. --filter=GLOB, of
- * SUITE/NAME, selects tests; other arguments of Criterion are accepted, and
- * change nothing. $MQW_TEST_UNSUITED has globs of the tests that the emulator
- * cannot run, separated by blanks.
+ * SUITE/NAME, selects tests; --timeout SECONDS limits each test, unless it gives
+ * itself more; other arguments of Criterion are accepted, and change nothing.
+ * $MQW_TEST_UNSUITED has globs of the tests that the emulator cannot run,
+ * separated by blanks.
  */
 #include "tests/cross/criterion/criterion.h"
 
@@ -20,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_S 900 /* of a test that gives none */
 enum { PASSED, FAILED, SKIPPED, RESULTS };
 
 static struct cr_test *tests, *suites;
 static const struct cr_test *running;
-static int result; /* of the running test */
+static int result;               /* of the running test */
+static double least_limit = 900; /* of a test's run, in seconds */
 static jmp_buf runner_return;
 static pthread_t runner;
 
@@ -118,10 +119,11 @@ static _Noreturn void test_run(const struct cr_test *test,
 static int test_start(const struct cr_test *test)
 {
     const struct cr_options none = {0}, *suite = &none;
-    double limit =
-        test->options.timeout > LIMIT_S ? test->options.timeout : LIMIT_S;
+    double limit = test->options.timeout > least_limit ? test->options.timeout
+                                                       : least_limit;
     const struct timespec wait = {.tv_sec = (time_t)limit};
     sigset_t child;
+    bool late;
     int status;
 
     for (const struct cr_test *s = suites; s; s = s->next)
@@ -137,7 +139,8 @@ static int test_start(const struct cr_test *test)
         sigprocmask(SIG_UNBLOCK, &child, NULL);
         test_run(test, suite);
     }
-    if (pid > 0 && sigtimedwait(&child, NULL, &wait) < 0)
+    late = pid > 0 && sigtimedwait(&child, NULL, &wait) < 0;
+    if (late)
         kill(pid, SIGKILL);
     if (pid < 0 || waitpid(pid, &status, 0) < 0) {
         printf("[FAIL] %s::%s: %s\n", test->suite, test->name, strerror(errno));
@@ -145,8 +148,8 @@ static int test_start(const struct cr_test *test)
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) < RESULTS)
         return WEXITSTATUS(status);
-    printf("[FAIL] %s::%s: wait status 0x%x\n", test->suite, test->name,
-           (unsigned)status);
+    printf("[FAIL] %s::%s: wait status 0x%x%s\n", test->suite, test->name,
+           (unsigned)status, late ? ", killed at its time limit" : "");
     return FAILED;
 }
 
@@ -159,6 +162,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strncmp(argv[i], "--filter=", 9) == 0)
             filter = argv[i] + 9;
+        else if (strcmp(argv[i], "--timeout") == 0 && i + 1 < argc)
+            least_limit = atof(argv[++i]);
     for (const struct cr_test *t = tests; t; t = t->next) {
         snprintf(name, sizeof name, "%s/%s", t->suite, t->name);
         if (fnmatch(filter, name, 0) != 0)
