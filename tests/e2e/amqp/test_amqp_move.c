@@ -136,15 +136,30 @@ Test(amqp_move, all_of_it_goes_there_with_what_it_says)
     cr_assert_not_null(strstr(r.out, "\"moved\":0"), "%s", r.out);
 }
 
-/* Kill a move and its worker. */
+/* Return true if a program is stopped or has ended. */
+static bool halted(pid_t pid)
+{
+    const char *s =
+        harness_read(harness_path("/proc/%d/status", (int)pid), NULL);
+
+    return strstr(s, "State:\tT") || strstr(s, "State:\tZ");
+}
+
+/* Kill a move and the program that it has started. A worker that has just begun
+ * does not have its lock yet, so ask the kernel which one it is. */
 static void kill_all(struct harness_process *m, const char *q)
 {
-    pid_t pid = 0;
+    pid_t pid = harness_pid(m), child;
 
+    harness_signal(m, SIGSTOP); /* it starts no other program */
+    harness_until(halted(pid), 30000);
+    child = atoi(harness_read(
+        harness_path("/proc/%d/task/%d/children", (int)pid, (int)pid), NULL));
     harness_kill(m);
-    (void)worker_lock_find(harness_state_dir(), q, &pid, NULL);
-    if (pid)
-        kill(pid, SIGKILL);
+    if (child)
+        kill(child, SIGKILL);
+    harness_until(!child || !harness_alive(child), 30000);
+    /* Another thread of a dead worker may hold the lock a moment longer. */
     harness_until(worker_lock_find(harness_state_dir(), q, &pid, NULL) !=
                       WORKER_RUNS,
                   30000);
@@ -180,6 +195,7 @@ Test(amqp_move, kills_of_everything_lose_nothing_and_mark_repeats,
     enum { EACH = 4, KILLS = 25 };
     const char *q = harness_queue(10, 64);
     struct harness_process *m, *w;
+    struct harness_result r;
     char body[16], marked[32];
     int sent = 0;
 
@@ -189,8 +205,10 @@ Test(amqp_move, kills_of_everything_lose_nothing_and_mark_repeats,
 
         for (int k = 0; k < EACH; k++, sent++) {
             snprintf(body, sizeof body, "b%d.", sent);
-            while (!harness_try_send(q, body, strlen(body), 0))
-                cr_assert_eq(MOVE(q, OP).status, 0);
+            while (!harness_try_send(q, body, strlen(body), 0)) {
+                r = MOVE(q, OP);
+                cr_assert_eq(r.status, 0, "%d %s", r.status, r.err);
+            }
         }
         m = harness_program("mqctl", "move", "--state-dir", harness_state_dir(),
                             q, OP);
@@ -200,7 +218,8 @@ Test(amqp_move, kills_of_everything_lose_nothing_and_mark_repeats,
             usleep(1000);
         kill_all(m, q);
     }
-    cr_assert_eq(MOVE(q, OP).status, 0);
+    r = MOVE(q, OP);
+    cr_assert_eq(r.status, 0, "%d %s", r.status, r.err);
     cr_assert_eq(harness_queue_length(q), 0);
     w = consumer();
     for (int i = 0; i < sent; i++) {
