@@ -168,9 +168,6 @@ static void job_log(const struct job *j)
 
 static void job_end(struct job *j, enum job_state state)
 {
-    size_t kept = 0;
-    struct job *other, *old = NULL;
-
     j->state = state;
     j->ended_ns = clock_wall_ns();
     if (j->discard || j->count > ROWS_KEPT) {
@@ -179,13 +176,21 @@ static void job_end(struct job *j, enum job_state state)
     }
     event_send("job", NULL, job_describe(j));
     job_log(j);
-    LIST_FOREACH (other, &jobs, link)
-        if (other->state != JOB_RUNS && ++kept > JOBS_KEPT)
-            old = other;
-    if (old) {
-        LIST_REMOVE(old, link);
-        free(old->rows);
-        free(old);
+}
+
+/* Free the oldest of more than JOBS_KEPT jobs that have ended. Called when a
+ * job begins, not when one ends, which happens while the list is walked. */
+static void jobs_prune(void)
+{
+    size_t kept = 0;
+    struct job *j, *after;
+
+    LIST_FOREACH_SAFE (j, &jobs, link, after) {
+        if (j->state == JOB_RUNS || ++kept <= JOBS_KEPT)
+            continue;
+        LIST_REMOVE(j, link);
+        free(j->rows);
+        free(j);
     }
 }
 
@@ -267,14 +272,12 @@ static void batch_start(struct job *j, uint64_t now_ns)
 uint64_t jobs_step(uint64_t now_ns)
 {
     uint64_t next = UINT64_MAX;
-    struct job *j, *after;
+    struct job *j;
 
-    LIST_FOREACH_SAFE (j, &jobs, link, after) {
-        if (j->state != JOB_RUNS || j->pid)
-            continue;
-        if (j->due_ns <= now_ns)
+    LIST_FOREACH (j, &jobs, link) {
+        if (j->state == JOB_RUNS && !j->pid && j->due_ns <= now_ns)
             batch_start(j, now_ns);
-        else if (j->due_ns < next)
+        if (j->state == JOB_RUNS && !j->pid && j->due_ns < next)
             next = j->due_ns;
     }
     return next;
@@ -295,9 +298,9 @@ void job_stop(int64_t id)
 
 void jobs_end(void)
 {
-    struct job *j, *after;
+    struct job *j;
 
-    LIST_FOREACH_SAFE (j, &jobs, link, after) {
+    LIST_FOREACH (j, &jobs, link) {
         if (j->state != JOB_RUNS)
             continue;
         if (!j->line[0])
@@ -383,6 +386,7 @@ int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
     j->state_dir = ask_state_dir(a, a->path.queue);
     strlcpy(j->queue, a->path.queue, sizeof j->queue);
     j->started_ns = clock_wall_ns();
+    jobs_prune();
     LIST_INSERT_HEAD(&jobs, j, link);
     event_send("job", NULL, job_describe(j));
     job_log(j);

@@ -337,14 +337,15 @@ static bool token_wrong_count(void)
 /* Return why a request may not change anything; NULL: it may. */
 static const char *write_flaw(const struct visit *v)
 {
-    const char *key;
+    const char *key, *cookie;
 
     if (!serve_site_ours(header_find(v, "Sec-Fetch-Site"),
                          header_find(v, "Origin"), v->host))
         return "the request comes from a page of another site";
     key = header_find(v, "X-MQ-Key");
+    cookie = cookie_of(v); /* may have expired since is_signed_in */
     if (!has_token(v) &&
-        !(key && serve_key_right(&v->site->guard, cookie_of(v), key)))
+        !(key && cookie && serve_key_right(&v->site->guard, cookie, key)))
         return "a change needs the page's key as well as the cookie. Sign in "
                "again: open the address with the token that mqctl serve "
                "printed";

@@ -146,7 +146,7 @@ export async function deadList(queue, params, go) {
       node.settle();
       list.append(node);
     }
-    notes.replaceChildren(...cuts.map((cut) => el("p.secondary", `${cut.queue}: only the newest ${count(cut.looked_at)} of ${plural(cut.dead, "letter")} are grouped here.`)),
+    notes.replaceChildren(...cuts.map((cut) => el("p.secondary", `${cut.queue}: only the newest ${count(cut.looked_at)} letters are grouped here.`)),
       ...answer.troubles.map((trouble) => el("p.bad", trouble)));
     none.replaceChildren(list.childElementCount ? "" : empty(Object.keys(filter).length ? "No dead letter matches the filter." :
       "There are no dead letters. A message becomes one when its attempts are used up or its handler rejects it."));
