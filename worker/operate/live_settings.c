@@ -63,7 +63,8 @@ static _Atomic uint64_t *setting_at(struct settings *s,
     return (_Atomic uint64_t *)(void *)((char *)s + row->offset);
 }
 
-static uint64_t *set_ns_at(struct orders *o, const struct option_row *row)
+static _Atomic uint64_t *set_ns_at(struct orders *o,
+                                   const struct option_row *row)
 {
     return &o->set_ns[row - settings_table.rows];
 }

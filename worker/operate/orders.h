@@ -31,8 +31,8 @@ struct orders {
     struct file_watch *file_watch;
     const struct settings *started; /* the settings at the start */
     /* Wall time of the last change of each setting, in the order of their rows;
-     * 0: unchanged since the start. Read in the loop. */
-    uint64_t set_ns[SETTINGS_MOST];
+     * 0: unchanged since the start. Written by any thread, read in the loop. */
+    _Atomic uint64_t set_ns[SETTINGS_MOST];
     const char *path; /* of the command or plugin at the start; "": not found;
                          NULL: the handler is neither */
 };
