@@ -51,8 +51,7 @@ HARDEN    := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
 HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 # Without a PLT a call of the C library is one jump; -z now has bound it already.
 NO_PLT    := $(if $(SANITIZE),,$(call takes,-fno-plt))
-# The programs are optimized as a whole, and tests are not, so objects also have machine code. clang refuses
-# -flto-partition, and so builds without LTO.
+# Programs are optimized as a whole, tests are not: objects also have machine code. clang lacks -flto-partition: no LTO.
 LTO       := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects -flto-partition=balanced))
 
 # Where words have 32 bits, times and file offsets need more.
