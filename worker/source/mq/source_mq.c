@@ -660,7 +660,7 @@ static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
     }
 }
 
-/* Once the command was told, the letter may be moved or removed. */
+/* Let the letter be moved or removed once the command was told. */
 static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 {
     struct source_mq *q = source_mq_of(s);
