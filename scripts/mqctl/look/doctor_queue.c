@@ -46,13 +46,14 @@ static void hooks_check(struct findings *f, struct snapshot *v)
         json_text_of(json_object_get(runs, "flags"), "on-dead");
     uint64_t n = v->counters ? v->head.gauges[COUNTERS_ON_DEAD] : 0;
     struct letter_hook hook = {.row = 0}; /* the first of them */
-    char word[SHELL_WORD_ROOM(COMMAND_MOST)];
+    char word[SHELL_WORD_ROOM(COMMAND_MOST)], row[24] = "ID";
     struct store *store;
 
     if (n == 0)
         return;
     if (snapshot_store(v, &store) == 0) {
-        (void)letters_hook(store, 0, &hook);
+        if (letters_hook(store, 0, &hook) == 0)
+            snprintf(row, sizeof row, "%" PRId64, hook.row);
         store_close(&store);
     }
     /* Advise no command that was cut or escaped on its way here: it is not what
@@ -67,13 +68,13 @@ static void hooks_check(struct findings *f, struct snapshot *v)
     FOUND(f, WARN, "on-dead", by_hand,
           "the --on-dead command failed for %" PRIu64 " dead letter%s, %" PRIu64
           " time%s in all. %s. event=on_dead_failed in its log says why; mqdlq "
-          "discard %s %" PRId64 " removes the first letter",
+          "discard %s %s removes the first letter",
           n, term_plural(n), v->sum.hooks_failed,
           term_plural(v->sum.hooks_failed),
           v->worker == SNAPSHOT_RUNS
               ? "The worker tries again for each within 5 minutes"
               : "The next worker with --on-dead tries again",
-          queue, hook.row);
+          queue, row);
 }
 
 /* ---- the queue and its worker ---- */
@@ -458,7 +459,10 @@ static void slots_check(struct findings *f, const struct snapshot *v)
         return;
     }
     if (pread(fd, &h, sizeof h, 0) != sizeof h)
-        FOUND(f, BAD, "custody", NULL, "%s is cut short", path);
+        FOUND(f, BAD, "custody",
+              "move the file away and start the worker again; what it held is "
+              "lost",
+              "%s is cut short", path);
     else if (custody_head_check(&h, path, &p) < 0)
         FOUND(f, BAD, "custody", NULL, "%s", p.text);
     else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
