@@ -2,8 +2,9 @@
  * criterion/criterion.h)
  *
  * The output has the lines that scripts/run-tests reads. --filter=GLOB, of
- * SUITE/NAME, selects tests; --timeout SECONDS limits each test, unless it gives
- * itself more; other arguments of Criterion are accepted, and change nothing.
+ * SUITE/NAME, selects tests; --timeout SECONDS limits each test that does not
+ * give itself more; other arguments of Criterion are accepted, and change
+ * nothing.
  * $MQW_TEST_UNSUITED has globs of the tests that the emulator cannot run,
  * separated by blanks.
  */
