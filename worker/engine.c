@@ -92,7 +92,8 @@ static int source_open(struct engine *e, struct problem *p)
 
 /* ---- events of other parts ---- */
 
-/* Handle a change of the gate's holds or cap. Any thread; no lock is held. */
+/* Handle a change of the gate's holds or cap. Any thread. GATE_SHUT may come
+ * under a lock of the source or of unsettled. */
 static void on_gate(void *arg, enum gate_event event)
 {
     struct engine *e = arg;

@@ -174,8 +174,8 @@ static void title_read(struct status_reader *reader, const char *title)
     (void)manager_tell(n, text, MSG_DONTWAIT);
 }
 
-/* Ask the manager for ten more seconds. Called by engine_close each second,
- * while it waits until messages in flight can be written. */
+/* Ask the manager for ten more seconds. Called again and again while the engine
+ * waits until messages in flight can be written. */
 static void more_time_ask(void *arg)
 {
     (void)manager_tell(arg, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000",

@@ -47,8 +47,8 @@ int notify_queue(const struct notify *n, struct settings *set,
                  struct problem *p);
 
 /* Tell the manager that the worker is ready. Called before engine_run, which
- * sends the titles and feeds the watchdog; engine_close asks the manager for
- * more time if it needs that. */
+ * sends the titles and feeds the watchdog; the engine asks the manager for more
+ * time if it needs that to stop. */
 void notify_begin(struct notify *n, struct engine *e);
 /* Tell the manager that the worker is stopping, unless it `restarts`. Called
  * after engine_run. */

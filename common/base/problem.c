@@ -107,8 +107,8 @@ void problem_limit(struct problem *p, int err)
         memory_advice(p);
     } else if (err == ENFILE) {
         text_append(p->text, sizeof p->text,
-                    "; this is the limit of the machine, raise it: `sysctl "
-                    "fs.file-max`");
+                    "; this is the limit of the machine; raise it as root: "
+                    "`sysctl fs.file-max=N`");
     } else {
         getrlimit(RLIMIT_NOFILE, &limit);
         want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;

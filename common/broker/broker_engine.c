@@ -110,8 +110,8 @@ static const struct refused {
     {"mqctl", "explain",
      .reason =
          "a broker cannot look up a message; mqdlq show searches the dead "
-         "letters, and the logs of the workers have the id of each "
-         "message after msg="},
+         "letters, and the logs of the workers have, after msg=, the id of "
+         "each message that failed"},
     {"mqctl", "cancel",
      .reason = "a broker cannot remove a single waiting message; mqctl pause "
                "keeps a worker from taking more, mqdlq discard removes dead "

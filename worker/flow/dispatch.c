@@ -101,7 +101,7 @@ static uint64_t next_seq(const struct flow *f)
 /* End the close of a group if all messages received before it are settled.
  * Messages that the close refuses may still be queued, or on their way from the
  * spool: then the close is kept and refuses messages before `seq` only. On a
- * broker `seq` is 0, and the close is removed. */
+ * broker nothing is queued, so the close is removed. */
 static void closing_check_locked(struct flow *f, const char *key, size_t size,
                                  uint64_t seq)
 {

@@ -2,8 +2,8 @@
  *
  * If the worker is killed before the command has ended, or before hook_end, the
  * death is still noted in the source. The next worker kills what is left of the
- * command, and runs it again. So the command runs at least once for each death,
- * and may run twice.
+ * command, and runs it again. So the command runs at least once for each death
+ * whose letter is still there, and may run twice.
  */
 #include "worker/hooks/on_dead.h"
 

@@ -306,7 +306,8 @@ static int found_hold(struct process_search *m, const struct seen *s)
 }
 
 /* Read all of /proc except this process, choose the processes of the wanted
- * deliveries, and watch them and all their descendants. */
+ * deliveries, and watch them, without the leaders of their groups, and (unless
+ * groups_only) their descendants. */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *c)
 {

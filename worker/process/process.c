@@ -327,7 +327,8 @@ child_main(void *arg)
  * All other descriptors of ours are close-on-exec. Until its execve, the child
  * shares the lock on the state directory (flock(2) belongs to the open file).
  * So when a new worker gets the lock after our death, all handlers that we
- * started have executed their command and can be found by their mark.
+ * started are in or behind execve(2), and leftovers.c waits until their mark
+ * can be read.
  *
  * The child gets its own session, and so its own process group: a handler that
  * asks for a password (ssh, sudo) finds no terminal and fails. In the worker's

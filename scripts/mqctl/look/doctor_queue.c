@@ -422,6 +422,7 @@ static void slots_check(struct findings *f, const struct snapshot *v)
     struct custody_head h;
     struct problem p;
     struct statfs s;
+    ssize_t n;
     int fd;
 
     if (kib > 0) /* memory that is not locked may be swapped out */
@@ -458,7 +459,10 @@ static void slots_check(struct findings *f, const struct snapshot *v)
         close(fd); /* the file may be incomplete, or the last worker's */
         return;
     }
-    if (pread(fd, &h, sizeof h, 0) != sizeof h)
+    n = pread(fd, &h, sizeof h, 0);
+    if (n < 0)
+        FOUND(f, BAD, "custody", NULL, "%s: %s", path, errno_text(errno));
+    else if (n != sizeof h)
         FOUND(f, BAD, "custody",
               "move the file away and start the worker again; what it held is "
               "lost",

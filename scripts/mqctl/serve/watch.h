@@ -26,7 +26,8 @@ int watch_fd(void);
  * the next start; UINT64_MAX: none is due. */
 uint64_t watch_keep(uint64_t now_ns);
 /* Fast, for a new event stream: let the child read the queues within a second,
- * and every second from then on. Otherwise: every ten seconds. */
+ * and from then on every second, or every three while nothing changes.
+ * Otherwise: every ten seconds. */
 void watch_fast(bool fast);
 /* Let the child look within a second, because a request has changed something.
  * While no browser listens, this has no effect. */

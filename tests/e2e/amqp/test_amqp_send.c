@@ -146,7 +146,7 @@ Test(amqp_send, what_cannot_be_is_refused)
 
     cr_assert_eq(SENT("--priority", "256", op, "x").status, 64);
     cr_assert_not_null(
-        strstr(SENT("--unique", "k", op, "x").err, "which keys"));
+        strstr(SENT("--unique", "k", op, "x").err, "keys of earlier messages"));
     cr_assert_eq(SENT("--group", "a", op, "x").status, 64);
     cr_assert_eq(SENT("--no-wait", op, "x").status, 64);
     cr_assert_eq(SENT("--tls-ca", "f", "/posix", "x").status, 64);

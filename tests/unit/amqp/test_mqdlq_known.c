@@ -101,7 +101,9 @@ Test(mqdlq_known, a_letter_of_many_equal_messages_is_found_in_few_steps)
         cr_assert_eq(first("same", i, 0, 0), 0);
         add("same", i, i, 0, (int64_t)i);
     }
-    cr_assert_gt(comparisons, MANY, "tfind was not replaced");
+    /* A search among n keys takes about log2 n. Fewer: tfind was not replaced,
+     * or it does not find single letters. */
+    cr_assert_gt(comparisons, MANY * 10);
     cr_assert_lt(comparisons, MANY * SEARCHES * DEPTH);
     cr_assert_eq(first("same", MANY, 0, 0), MANY);
     cr_assert(is("same", MANY / 2, true) && is("same", 0, false));
