@@ -397,6 +397,6 @@ Test(upgrade, ends_of_a_newer_version_are_refused_and_stay_as_they_are)
     data[7]++;
     harness_write(path, data, size);
     before = sum(q);
-    refused(worker_refused(q), "run the version that wrote it");
+    refused(worker_refused(q), "run that version and mqctl drain");
     cr_assert_str_eq(sum(q), before);
 }
