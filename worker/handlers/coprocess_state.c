@@ -17,7 +17,8 @@
  * all its descriptors before its exit status is there. */
 #define SHUT_NS NS_PER_S
 
-/* Send no signal if the stop of the worker has sent its own already. */
+/* If the worker is stopping, its stop has sent a signal to the child already:
+ * send none, and count --kill-after from that signal. */
 void coprocess_term(struct coprocess *l)
 {
     uint64_t from = clock_mono_ns();
@@ -119,7 +120,7 @@ void coprocess_step(struct coprocess *l, enum coprocess_event event)
     if (next == COPROCESS_CLOSED) {
         l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
     } else if (next == COPROCESS_DRAINING) {
-        /* Lines that the child still writes are not read as answers. */
+        /* Close stdin: the child exits, and what it still writes is ignored. */
         coprocess_drop_fd(l, &l->child.in);
         l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
     } else if (next == COPROCESS_TERMINATING) {

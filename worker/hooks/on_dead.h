@@ -74,7 +74,7 @@ bool hook_retries_has(const struct hook_retries *r, int64_t n);
  * the list has no room for it. */
 uint64_t hook_retries_postpone(struct hook_retries *r, int64_t n,
                                uint64_t now_ns);
-/* Change the number of a death, if it is in the list; 0: remove it. */
+/* If death `n` is in the list, change its number to `next`; 0: remove it. */
 void hook_retries_renumber(struct hook_retries *r, int64_t n, int64_t next);
 /* Remove a death whose command succeeded, and end the pause. */
 void hook_retries_end(struct hook_retries *r, int64_t n);
