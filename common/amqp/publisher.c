@@ -1,9 +1,9 @@
 /* publisher.c - publishing to a broker, with confirms (see publisher.h)
  *
- * After a nack, the message is published again on another connection: RabbitMQ
- * before 3.12.5 may nack all that comes on a channel whose first message came
- * between the death of a leader and the election of the next. A full queue
- * nacks as long as it is full.
+ * After a nack, the message is published again, on another connection. If the
+ * first message on a channel came while a queue had no leader, RabbitMQ before
+ * 3.12.5 may nack all later messages on that channel. A full queue nacks until
+ * it has room.
  */
 #include "common/amqp/publisher.h"
 
@@ -20,13 +20,13 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-#define WINDOW          256 /* not confirmed, at most */
+#define WINDOW          256 /* most messages that are not confirmed */
 #define LATE_NS         (30 * NS_PER_S)
 #define WAIT_FIRST      (100 * NS_PER_MS)
 #define WAIT_MOST       (5 * NS_PER_S)
 #define SLICE_NS        (200 * NS_PER_MS) /* between two calls of stop() */
-#define REST_NS         (5 * NS_PER_S)    /* for the confirms after a return */
-#define PROPERTIES_MOST 131072            /* no frame is longer (link.c) */
+#define REST_NS         (5 * NS_PER_S) /* for confirms after a returned one */
+#define PROPERTIES_MOST 131072         /* no frame is longer (link.c) */
 /* Bytes of a frame beside the properties of a new message: 20 of AMQP, and up
  * to 24 for the mark of a repeat and 9 for a time to live. */
 #define FRAME_SLACK 64
@@ -157,9 +157,9 @@ struct publisher {
     unsigned host;
     uint64_t wait_ns; /* before the next try to connect */
     uint64_t confirmed;
-    uint64_t returned; /* on this connection: no queue took them */
-    uint64_t acked;    /* since the first return; also returned messages */
-    bool twice;        /* some were sent on another connection before */
+    uint64_t returned; /* messages of this connection that no queue took */
+    uint64_t acked;    /* confirmed since the first returned message */
+    bool twice;        /* some messages were also sent on another connection */
     struct confirms confirms;
     struct unconfirmed_list waiting;   /* to publish before new messages */
     unsigned count;                    /* of both lists */
@@ -204,9 +204,10 @@ static int copy_send(struct publisher *b, struct copy *c)
     return err;
 }
 
-/* Count a message that the broker acknowledged. After the first return nothing
- * more is sent (-ENOENT), and only numbers are needed: of the messages
- * acknowledged from then on, `returned` are in no queue and the others are. */
+/* Count a message that the broker acknowledged. It also acknowledges a message
+ * that it has returned because no queue took it. After the first returned
+ * message, end the sending (-ENOENT) and count all acknowledged messages:
+ * confirms_wait then subtracts the returned ones. */
 static int on_confirmed(void *arg, struct unconfirmed *u)
 {
     struct publisher *b = arg;

@@ -3,10 +3,10 @@
  *
  * No queue expires: that would delete its messages. Every queue with a
  * dead-letter exchange has both x-dead-letter-strategy and x-overflow: without
- * one of them the broker moves a message to another queue at most once, and
- * reports no error. All messages of a wait queue wait equally long: the broker
- * checks only the head of a queue, so a message with a longer wait would hold
- * up those behind it.
+ * both of them, the broker does not confirm its own moves to another queue, and
+ * can lose a message without an error. All messages of a wait queue wait
+ * equally long: the broker checks only the head of a queue, so a message with a
+ * longer wait would hold up the messages behind it.
  */
 #include "common/amqp/topology.h"
 
@@ -21,8 +21,8 @@
 #define QUEUE_SPEC_ARGUMENTS 8
 #define QUEUE_SPEC_PARTED    ".partitions."
 #define POLYNOMIAL           0xedb88320U
-#define IN_HAND_ALL          1024 /* messages in hand, of all parts */
-#define IN_HAND_LEAST        16
+#define IN_HAND_ALL          1024 /* messages that a worker has of all parts */
+#define IN_HAND_LEAST        16   /* of one part, at least */
 #define IN_HAND_MOST         128
 
 uint32_t partition_crc(const void *key, size_t size)
@@ -47,8 +47,8 @@ unsigned partition_in_hand(unsigned n)
                                  : each;
 }
 
-/* Lengths in ms, up to a day. A message with a longer wait goes through several
- * wait queues. */
+/* How long the messages of each wait queue wait, ms. For a longer wait, a
+ * message goes through several wait queues. */
 static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
     1000, 4000, 16000, 60000, 240000, 960000, 3600000, 14400000, 86400000};
 
@@ -163,9 +163,9 @@ static unsigned topology_part_count(const struct topology *t)
 /* Make the declaration of queue number `i`, from 0 up: the parts of NAME, or
  * NAME itself; NAME.dead and NAME.dead.kept; the wait queues of each part.
  * Returns false if there is no such number.
- * Sets no limit of deliveries, because mqdlq adds one when it reads a letter.
- * Servers before 4.0 have no limit unless asked, and there a limit of -1
- * deletes every message. */
+ * A message may be delivered any number of times, because mqdlq adds a delivery
+ * each time it reads a letter. From 4.0 on, that takes a limit of -1. Older
+ * servers have no limit by default, and there -1 deletes every message. */
 static bool queue_spec_make(struct queue_spec *q, const struct link *l,
                             const struct topology *t, unsigned i)
 {
@@ -391,9 +391,9 @@ static int queue_is_there(struct link *l, const struct topology *t,
     return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
-/* With partitions, refuse an existing queue NAME, which their worker would
- * never empty. Without, refuse to create NAME beside a part NAME.0, because no
- * sender would use the new queue; an existing NAME may be used. */
+/* With --partitions, refuse if NAME itself exists: a worker of the parts would
+ * never empty that queue. Without --partitions, refuse if the part NAME.0
+ * exists and NAME is missing: no sender would use a new queue NAME. */
 int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};
@@ -518,8 +518,8 @@ int topology_each(struct link *l, const struct topology *t,
         why[0] = '\0';
         err = topology_count(l, q.name, &seen.messages, &seen.consumers);
         exists = !err;
-        /* To declare an existing queue as topology_open would create it changes
-         * nothing, and shows whether it differs. */
+        /* Declare the existing queue in the way topology_open would create it:
+         * that changes nothing, and fails if it is of another kind. */
         if (exists)
             err = queue_spec_declare(l, &q, false);
         if (err == -EPROTO) {

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
-/* In the order of --log-format's words; the last format has no word there. */
+/* In the order of the words of --log-format. LOG_JOURNAL has no word. */
 enum log_format {
     LOG_TEXT,    /* key=value */
     LOG_JSON,    /* durations are numbers, in seconds */
@@ -73,7 +73,8 @@ uint64_t log_lost(void);
  * process exits and before something else writes to stderr. */
 void log_flush(void);
 
-/* At least one field. Fields are evaluated only when the level is enabled. */
+/* Log an event with at least one field. The fields are evaluated only if the
+ * level is enabled. */
 #define LOG_AT(level, event, ...)                                  \
     do {                                                           \
         if (log_enabled(level)) {                                  \

@@ -160,8 +160,8 @@ static void name_escape(FILE *out, const char *text)
             fprintf(out, "%%%02X", (unsigned)(unsigned char)*c);
 }
 
-/* Make the folder's name. It has only the first host, because a broker may have
- * many. */
+/* Make the folder's name, with only the first host: the others are nodes of the
+ * same broker. */
 static int folder_fill(struct broker_operand *o, struct problem *p)
 {
     FILE *out = fmemopen(o->folder, sizeof o->folder, "w");

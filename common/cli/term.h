@@ -39,9 +39,9 @@ size_t term_fit(const char *text, int columns, int *taken);
 /* Return the longest end of `text` that fits into `columns`. */
 const char *term_tail(const char *text, int columns);
 
-/* Print a text, made safe, as lines of at most `width` columns (0: one line).
- * The first line starts at column `at`, the others at `indent`. A command in
- * `...` is never split, even if it is too long. */
+/* Print a text as lines of at most `width` columns (0: one line), escaped
+ * (safe_text.h). The first line starts at column `at`, the others at `indent`.
+ * A command in `...` is never split, even if it is too long. */
 void term_words(FILE *out, const char *text, int at, int indent, int width);
 
 /* Return the ending of a noun after a number: "" or "s". */
@@ -67,7 +67,7 @@ struct term_progress {
 void term_progress_start(struct term_progress *p, const char *what,
                          uint64_t total);
 void term_progress_step(struct term_progress *p, uint64_t done);
-/* Show `note`, why the work is waiting, until the next step. */
+/* Show `note`, the reason why the work is waiting, until the next step. */
 void term_progress_wait(struct term_progress *p, const char *note);
 /* Erase the bar before a line is printed to stderr. The next step or wait draws
  * it again. */

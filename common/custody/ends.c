@@ -2,13 +2,13 @@
  * ends.h)
  *
  *   0   8  "MQWENDS1"
- *   8   8  the number of the file
+ *   8   8  the number of the file (ends_run), which the store has too
  *  16  48  unused
  *  64   8  a key, ENDS_MOST times; 0: none
  *
  * The keys are a ring. Its beginning and end are only in memory; the next
- * process starts with all keys that it finds. A key is one aligned store, so
- * after a kill it is there or not, and never half written (Intel SDM 3A, 9.1.1;
+ * process starts with all keys that it finds. A key is written by one aligned
+ * store to memory, so a kill never leaves it half written (Intel SDM 3A, 9.1.1;
  * C11 atomics elsewhere). Stores to a mapped file survive the process, but not
  * the machine.
  */
@@ -63,7 +63,7 @@ static int refuse(struct problem *p, int err, const char *path)
                        path, errno_text(err));
 }
 
-/* Return true if another version of mqworker wrote the file: its number is the
+/* Return true if another version of mqworker wrote the file: the version is the
  * last byte of the magic. */
 static bool is_foreign(int fd)
 {
@@ -83,7 +83,8 @@ int ends_open(struct ends **out, const char *path, struct problem *p)
     if (!e)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    /* Each byte gets a block, so that no store to the file can fail. */
+    /* Allocate the whole file now: a store to a page for which the file system
+     * has no room would be a SIGBUS. */
     err = fd < 0           ? errno
           : is_foreign(fd) ? EPROTO
                            : posix_fallocate(fd, 0, sizeof *e->file);
@@ -139,8 +140,8 @@ uint64_t ends_run(const struct ends *e)
     return atomic_load(&e->file->run);
 }
 
-/* Crash before the number is stored: the number is 0, which the store never
- * names. */
+/* Crash before the number is stored: the number is 0, and the spool takes the
+ * file for a new one. */
 void ends_reset(struct ends *e, uint64_t run)
 {
     atomic_store(&e->file->run, 0);

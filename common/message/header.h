@@ -27,7 +27,7 @@
 #define HEADER_MAX         1024 /* bytes, magic line and empty line included */
 #define HEADER_NAME_MAX    32
 #define HEADER_VALUE_MAX   256
-#define HEADER_X_MAX       64 /* x- lines that are kept when writing */
+#define HEADER_X_MAX       64 /* most x- lines that mqsend writes */
 #define HEADER_WHY         160
 #define HEADER_UNIQUE_MS   3600000             /* without HEADER_UNIQUE_FOR */
 #define HEADER_MS_MAX      (UINT64_C(1) << 53) /* exact in a JSON number too */

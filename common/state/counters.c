@@ -138,9 +138,10 @@ int counters_copy(const char *to, const char *from)
     return err;
 }
 
-/* Each call gets an entry of its own. If a thread sleeps here while others fill
- * the whole ring, its entry may mix with a newer one and then belongs to no
- * message. The low bits of the time tell how the message ended. */
+/* Each call writes an entry of its own in the journal, which is a ring. If a
+ * thread sleeps here while others fill the whole ring, its entry may mix with a
+ * newer one and then belongs to no message. The low bits of the time tell how
+ * the message ended. */
 void counters_settled(struct counters *c, enum counters_end end,
                       const struct ulid *id, uint64_t wall_ns)
 {

@@ -85,8 +85,8 @@ struct waiting_steer {
     size_t count;
     /* Size of the largest message that the running worker can lend; a larger
      * spool row counts as IN_FLIGHT, because it becomes a dead letter. 0: no
-     * worker is running. Then all spool rows count as IN_FLIGHT, unless the
-     * last worker stopped in order, because they may have run. */
+     * worker is running. Then any spool row may have run and counts as
+     * IN_FLIGHT, unless the last worker stopped in order. */
     size_t most;
     const bool *skip; /* rows that are IN_FLIGHT; NULL: none */
     uint64_t now_ns;  /* wall clock */
