@@ -26,7 +26,7 @@
 #include "common/state/worker_lock.h"
 #include "scripts/mqdlq/broker.h"
 
-#define LOOK_EVERY_NS (50 * NS_PER_MS) /* at the canary */
+#define LOOK_EVERY_NS (50 * NS_PER_MS) /* between two reads of the canary */
 #define X_LEAST       7 /* bytes of the shortest x- line, "x-a: b\n" */
 #define WHY           256
 #define WHY_COMMAND   (WHY + SHELL_WORD_ROOM(QUEUE_NAME_MAX))
@@ -378,10 +378,10 @@ static int send_tracked(struct replay *r)
         r->sent++;
         return 0;
     }
-    /* Take back the mark: the letter is dead again. A letter that was already
-     * on its way keeps its mark, because that message may still arrive. So does
-     * a letter sent as the queue lost its name. The last line says what became
-     * of the letter, because mqctl serve shows only that one. */
+    /* Take back the mark: the letter is dead again. It keeps its mark if a
+     * message may still arrive: the letter was already on its way, or was sent
+     * as the queue lost its name. The last line that is printed says what
+     * became of the letter, because mqctl serve shows only the last line. */
     if (!mark->again && failed != -ESTALE)
         err = letters_unmark(r->context->store, mark);
     status = post_failed(r, failed);

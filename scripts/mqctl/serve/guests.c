@@ -1,4 +1,4 @@
-/* guests.c - see guests.h */
+/* guests.c - the connections, and which is closed (see guests.h) */
 #include "scripts/mqctl/serve/guests.h"
 
 #include <bsd/sys/queue.h>
@@ -43,8 +43,8 @@ static void guest_unlist(struct guest *g)
     stranger_count--;
 }
 
-/* Shut a connection down. libmicrohttpd then reads its end and closes it; until
- * then the descriptor is not used for another connection. */
+/* Shut a connection down. libmicrohttpd then reads the end of file and closes
+ * the descriptor, which no other connection can get before that. */
 static void guest_send_away(struct guest *g)
 {
     guest_unlist(g);

@@ -75,7 +75,7 @@ enum { COLOUR_BAD = 1, COLOUR_WARN };
 
 #define TOOL_WHY 512
 #define OUT_MOST (1 << 20)
-#define WAIT     "1s" /* of a replay, for room: the screen does not react */
+#define WAIT     "1s" /* how long a replay, and the screen, waits for room */
 
 /* ---- running mqdlq ---- */
 

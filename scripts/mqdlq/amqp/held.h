@@ -67,7 +67,8 @@ struct broker {
     size_t copy_count, copy_room;
     uint32_t beyond; /* letters not fetched, because there are too many */
     bool warned_beyond, warned_groups;
-    bool claimed;       /* import found none; its consumer keeps others out */
+    bool claimed; /* import found no letter, and consumes `dead`: no other mqdlq
+                   * uses the queue meanwhile */
     uint64_t added;     /* letters published to `dead` and confirmed */
     struct known known; /* the letters that are held or were imported */
     struct canary canary;
@@ -85,7 +86,7 @@ void *held_properties(struct broker *b, const struct held *h);
 int held_ack(struct broker *b, struct held *h);
 /* Open b->publisher unless it is open; `wait_ns` is for each confirm. */
 int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p);
-/* Publish and wait for the confirm. `queue`: as the publisher's operand. */
+/* Publish to `queue`, through b->publisher, and wait for the confirm. */
 int held_publish(struct broker *b, const char *queue,
                  const amqp_basic_properties_t *properties, const void *body,
                  size_t size, uint64_t wait_ns, struct problem *p);
