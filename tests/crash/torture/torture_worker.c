@@ -111,9 +111,9 @@ void worker_print_lives(const struct torture *t)
             fprintf(stderr, "    %s\n", lives[i % LIVES]);
 }
 
-/* Append the worker's flags for --spool. A process for each message is slower
- * than the senders, so the spool is bounded for it: a leg ends within seconds,
- * and a full spool is killed as well. */
+/* Append the worker's flags for --spool. If each message starts a process, the
+ * worker is slower than the senders. A small spool then keeps the backlog
+ * short, and workers are also killed while their spool is full. */
 static size_t spool_arguments(const struct torture *t, const char **argv,
                               size_t n)
 {

@@ -3,8 +3,8 @@
  * WHAT   Starts AMQP_BROKER nodes before the first test and ends them after the
  *        last, or when the program is gone. With AMQP_SHARED, programs of one
  *        run of scripts/run-tests share a node, which the first of them starts
- *        and which ends with the run. Calls of librabbitmq, as any producer and
- *        consumer makes them.
+ *        and which ends with the run. Also wraps calls of librabbitmq, so that
+ *        tests can publish and read queues.
  * WHO    Tests of tests/e2e/amqp. amqp_init is the .init of their suites: it
  *        skips a test where there is no rabbitmq-server.
  *        A program that kills a node, sets an alarm or closes connections that
@@ -55,8 +55,8 @@ static inline void amqp_end(void)
     (void)!system(command);
 }
 
-/* Start nodes in that folder, which end at the end of file of `in`. Returns
- * true once they are ready. */
+/* Start nodes in that folder. They stop when their stdin, `in`, reaches its end
+ * of file. Returns true once they are ready. */
 static inline bool amqp_start(const char *dir, unsigned nodes, int in)
 {
     const char *tool = getenv(AMQP_TOOL);
@@ -111,7 +111,7 @@ static inline void amqp_share(const char *run)
         if (in >= 0 && mkdir(dir, 0700) == 0 && amqp_start(dir, 1, in))
             close(open(ready, O_CREAT | O_CLOEXEC, 0600));
         else if (amqp_pid > 0)
-            /* Criterion would wait for it, again and again. */
+            /* Criterion would wait for this child, again and again. */
             waitpid(amqp_pid, NULL, 0);
         amqp_pid = 0;
     }
@@ -145,10 +145,10 @@ static inline void amqp_begin(unsigned nodes)
     if (amqp_start(dir, nodes, in[0]))
         setenv(AMQP_DIR, dir, 1);
     else
-        amqp_end(); /* Criterion would wait for it, again and again */
+        amqp_end(); /* reaps the child, as in amqp_share */
 }
 
-/* How many: the test says so before it includes this. */
+/* Start AMQP_BROKER nodes: a test defines it before it includes this file. */
 ReportHook(PRE_ALL)(struct criterion_test_set *set)
 {
     (void)set;

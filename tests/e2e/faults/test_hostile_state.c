@@ -30,8 +30,8 @@ static const char *state_made(void)
     return q;
 }
 
-/* Return the path of a file. A worker that could not start removes its pidfile,
- * which is made again. */
+/* Return the path of a file, which is created if it is missing: a worker that
+ * could not start has removed its pidfile. */
 static const char *file_of(const char *q, const char *name)
 {
     const char *path =
@@ -71,7 +71,8 @@ static void accepted(const char *q)
     cr_assert(harness_exists("ran"));
 }
 
-/* Replace the path by a symbolic link to it; `back` undoes that. */
+/* Rename a file to PATH.real, and make PATH a symbolic link to that; `back`
+ * undoes both. */
 static void linked(const char *path)
 {
     const char *real = harness_path("%s.real", path);

@@ -137,8 +137,8 @@ Test(groups_blocked, a_failing_head_never_stops_others_message_by_message)
 
 /* ---- a backlog ---- */
 
-/* Send one message of group b; return how many messages of group a were started
- * between that and its start. */
+/* Send one message of group b and wait until it is started. Returns how many
+ * messages of group a were started before it since then. */
 static size_t waits(const char *q, unsigned number)
 {
     char body[32];
@@ -158,10 +158,10 @@ static size_t waits(const char *q, unsigned number)
     }
 }
 
-/* Check how long another group waits beside a backlog of 10,000 messages: once
- * received, at most a quantum for each handler. A message is received at the
- * third look of a handler at the latest, because three sources take turns.
- */
+/* Check how long group b waits beside a backlog of 10,000 messages of group a.
+ * Its message is received when a handler has asked for work three times at
+ * most, because three places take turns. Then it waits at most a quantum for
+ * each handler. */
 static void backlog_check(unsigned handlers)
 {
     enum { BACKLOG = 10000, PROBES = 10, QUANTUM = 10, SOURCES = 3 };
@@ -371,7 +371,7 @@ Test(groups_blocked, memory_returns_after_groups_of_one_message)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* Block so many groups by a failing head, then let them all finish. */
+/* Block `groups` groups by a failing head each, then let them all finish. */
 static void block_many(const char *q, unsigned from, unsigned groups)
 {
     turns_tell("fail", "x");
@@ -389,8 +389,8 @@ Test(groups_blocked, memory_returns_after_many_groups_were_blocked_at_once)
     struct harness_process *w = harness_worker(q, "-q", "-c", "2", FAILING,
                                                "--backoff", "3s", "--", TURN);
 
-    /* Caches and thread arenas grow as well, but not each time. Leaked groups
-     * would: their keys alone take 400 KB. */
+    /* Caches and thread arenas also grow, but not in each round. Leaked groups
+     * would add 400 KB in each round, by their keys alone. */
     block_many(q, 0, groups);
     long before, after = resident_kib(w);
     unsigned more = 1;

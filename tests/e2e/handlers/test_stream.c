@@ -417,7 +417,7 @@ Test(stream, nothing_is_lost_when_the_worker_is_killed_again_and_again)
         harness_kill(w);
     }
     w = STREAM("-c", "2", "--window", "4", "--max-crashes", "1000");
-    /* Before that, a stop would end the process */
+    /* Before this event, SIGTERM would kill the process. */
     harness_wait_log(w, "event=started", LIMIT);
     for (unsigned n = 0; n < MESSAGES; n++)
         harness_until(ran(n) > 0, LIMIT);
@@ -469,8 +469,8 @@ static const char *example(const char *name)
     return path;
 }
 
-/* Run an example that adds numbers, several at a time, into a file that cannot
- * be written at first. */
+/* Run an example that adds the numbers of each message and writes the sums to a
+ * file. At first the file cannot be created, so messages are retried. */
 static void adds(const char *command)
 {
     const char *sums = harness_path("sums/file");
@@ -521,7 +521,7 @@ Test(stream, example_in_c)
     adds(harness_path("adder"));
 }
 
-/* An unanswered message must not keep others out of the window. */
+/* Check that another message is sent to the child beside an unanswered one. */
 static void beside(struct harness_process *w)
 {
     send("echo OK $held; echo OK $id");

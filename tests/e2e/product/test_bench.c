@@ -45,7 +45,7 @@ static const char *text(const json_t *row, const char *key)
     return value ? value : "";
 }
 
-/* Return whether the row's own numbers meet its bound; more is better. */
+/* Return the bound that the row's ratio, rounded to three digits, reaches. */
 static const char *met(const json_t *row)
 {
     double ratio = real(row, "ratio") + 0.0005;
@@ -107,7 +107,7 @@ Test(bench, interrupted_it_leaves_neither_queue_nor_files)
     harness_until(*files_left(), 30000);
     harness_signal(p, SIGINT);
     cr_assert_eq(harness_wait(p, 30000), -SIGINT);
-    /* The queue may have been in another IPC namespace. */
+    /* This cannot fail if the benchmark made an IPC namespace of its own. */
     cr_assert_eq(harness_queue_length(queue), -1);
     cr_assert_str_eq(files_left(), "");
     /* The brackets keep grep from finding itself. */

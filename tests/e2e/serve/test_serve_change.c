@@ -1,5 +1,5 @@
-/* test_serve_change.c - mqctl serve: what it changes, and for whom it does
- * not */
+/* test_serve_change.c - mqctl serve: requests that change something, and
+ * requests that are refused */
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve_change, .init = harness_init, .fini = harness_fini);
@@ -132,7 +132,8 @@ Test(serve_change,
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* job_end - the end of the job that an answer names; the test's to free */
+/* Wait for the end of the job that an answer names. Returns the job, which the
+ * caller frees. */
 static json_t *job_end(const struct web *w, const char *answer)
 {
     uint64_t end = harness_deadline(SOON_MS);
@@ -167,7 +168,8 @@ Test(serve_change, a_fixed_set_of_letters_is_replayed_canary_first)
              json_string_value(json_object_get(
                  json_array_get(json_object_get(o, "letters"), 1), "cursor")));
     json_decref(o);
-    /* The newest letter is not meant: it died after the page was made. */
+    /* `up_to` leaves out the newest letter, as if it had died after the page
+     * was drawn. */
     char text[600];
     snprintf(text, sizeof text, body, 4);
     r = web_ask(&w, "POST", path, WEB_WRITE, text);
@@ -210,7 +212,7 @@ Test(serve_change, a_canary_that_dies_ends_its_job)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Four letters whose end nobody sees, as the worker is paused. */
+/* The worker is paused: four jobs wait for a canary until the server stops. */
 Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
 {
     struct harness_process *worker;
@@ -257,7 +259,7 @@ Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Return a number of what became of the letters of a job. */
+/* Return how many letters of a job have this outcome, such as "done". */
 static json_int_t outcome(const struct web *w, const json_t *job,
                           const char *name)
 {
@@ -270,7 +272,8 @@ static json_int_t outcome(const struct web *w, const json_t *job,
     return n;
 }
 
-/* Start a replay or discard and wait for its end; the test's to free. */
+/* Start a replay or discard and wait for its end. Returns the job, which the
+ * caller frees. */
 static json_t *job_do(const struct web *w, const char *q, const char *what,
                       const char *body)
 {
@@ -464,8 +467,7 @@ Test(serve_change, an_open_letter_is_replayed_and_discarded_by_its_id)
 
 /* ---- messages that wait ---- */
 
-/* retrying - a queue where that many messages wait an hour for their next
- * attempt */
+/* Make a queue with `n` messages that wait an hour for their next attempt. */
 static const char *retrying(unsigned n, struct harness_process **worker)
 {
     const char *q = harness_queue(0, 0);
@@ -477,7 +479,8 @@ static const char *retrying(unsigned n, struct harness_process **worker)
     return q;
 }
 
-/* message_ids - of all pages of what waits, as JSON; how many pages */
+/* Append the ids of all waiting messages to `ids`. Returns how many pages the
+ * server needed for them. */
 static unsigned message_ids(const struct web *w, const char *q, json_t *ids)
 {
     char after[256] = "";
@@ -503,7 +506,7 @@ static unsigned message_ids(const struct web *w, const char *q, json_t *ids)
     return pages;
 }
 
-/* order_to - run-now or cancel; the answer, the test's to free */
+/* Order run-now or cancel. Returns the answer, which the caller frees. */
 static json_t *order_to(const struct web *w, const char *q, const char *verb,
                         json_t *ids)
 {
@@ -601,7 +604,7 @@ Test(serve_change, a_letter_is_sent_with_another_body)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* The answer names what became of the new body. */
+/* The letter stays dead, and its new body is in the store. */
 Test(serve_change, an_edit_into_a_full_queue_says_what_became_of_it)
 {
     struct harness_process *worker;
@@ -621,7 +624,7 @@ Test(serve_change, an_edit_into_a_full_queue_says_what_became_of_it)
     web_stop(&w);
 }
 
-/* The handler of a running message ends only if that is asked for. */
+/* Without "running":true, cancel leaves a running message alone. */
 Test(serve_change, a_running_message_is_cancelled_with_its_handler)
 {
     const char *q = harness_queue(0, 0);
@@ -680,8 +683,8 @@ Test(serve_change, what_waits_runs_now_by_its_id)
 
 /* ---- what is not understood ---- */
 
-/* Nothing that is misspelt, of another type, given twice or cut by a NUL byte
- * is taken for no restriction: a filter without one means all letters. */
+/* Each of these requests is refused. If the server ignored the wrong condition
+ * of a filter, the filter would match all letters. */
 Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
 {
 #define ALL "\"up_to\":\"9000000000000000000.1\",\"expect_count\":1}"
@@ -770,7 +773,8 @@ Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Its link leads to the message, which is no letter until it dies again. */
+/* A request for the letter names the waiting message: there is no letter 1
+ * until that message dies again. */
 Test(serve_change, a_replayed_letter_that_failed_says_that_it_waits)
 {
     const char *q = harness_queue(0, 0), *text;
@@ -798,7 +802,7 @@ Test(serve_change, a_replayed_letter_that_failed_says_that_it_waits)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* mqdlq was killed between the mark and the send. */
+/* mqdlq was killed after it had marked the letter and before it sent it. */
 Test(serve_change, a_letter_that_may_not_be_sent_has_the_command_that_sends_it)
 {
     struct harness_process *worker, *replay;
@@ -849,8 +853,8 @@ Test(serve_change, a_letter_that_may_not_be_sent_has_the_command_that_sends_it)
     web_stop(&w);
 }
 
-/* Letters whose errors differ only in numbers and ids are one group: it is
- * listed, and replayed, as one, and nothing else is. */
+/* Letters whose errors differ only in numbers and ids are listed as one group,
+ * and one request replays exactly these letters. */
 Test(serve_change, letters_alike_are_one_group_that_is_replayed_as_one)
 {
     static const char *const texts[] = {
@@ -918,7 +922,8 @@ Test(serve_change, letters_alike_are_one_group_that_is_replayed_as_one)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* How a handler ended is no number that differs by chance, whoever says it. */
+/* The numbers of exit codes and signals tell groups apart, in an error that the
+ * handler gave ("said") as in one of the worker's. */
 Test(serve_change, letters_with_other_exit_codes_are_other_groups)
 {
     static const char letter[] =
@@ -961,7 +966,7 @@ Test(serve_change, letters_with_other_exit_codes_are_other_groups)
     web_stop(&w);
 }
 
-/* The clock was ahead when a letter died, or on the machine it comes from. */
+/* A letter has a time of death in the future if the clock was wrong then. */
 Test(serve_change, letters_of_the_future_are_counted_like_others)
 {
     static const char letter[] =
@@ -1002,7 +1007,7 @@ Test(serve_change, letters_of_the_future_are_counted_like_others)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* What matches would say what is in a body, byte by byte. */
+/* `match` is refused as well: by many requests it would tell a body. */
 Test(serve_change, without_bodies_nothing_says_what_is_in_them)
 {
     static const char *const paths[] = {

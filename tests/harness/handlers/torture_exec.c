@@ -1,8 +1,8 @@
 /* torture_exec.c - handler of the torture program: a process for each message
  * (torture_witness.h)
  *
- * It takes up to 4 ms. Every third process waits for a child in another
- * session.
+ * The handler takes up to 4 ms, or longer if torture_dawdle sleeps. About every
+ * third process waits for a child in another session.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static size_t body_read(unsigned char *body, size_t room)
     return used;
 }
 
-/* Take some time. */
+/* Sleep up to 4 ms, here or in a child. */
 static void work(void)
 {
     struct timespec ts;

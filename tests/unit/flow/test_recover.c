@@ -1,8 +1,8 @@
-/* test_recover.c - what a start makes of the messages that a killed worker had:
- * which crash counts, who is to blame, what is dead
+/* test_recover.c - what recovery does with the messages of a killed worker:
+ * whose crashes it counts, and which messages become dead letters
  *
- * Custody and store are real files; the worker before is a process that ends
- * without a word.
+ * Custody and store are real files. The last worker is a process that exits
+ * without closing them, which leaves the same bytes as a kill.
  */
 #include "tests/fixtures/mq_fixture.h"
 
@@ -14,7 +14,7 @@
 
 enum { MAX_CRASHES = 3, SLOTS = 4 };
 
-/* What the worker before left of one message. */
+/* A message in custody, as the last worker left it. */
 struct left {
     uint64_t seq;
     int64_t row;
@@ -32,7 +32,8 @@ static void setup(void)
 
 TestSuite(recover, .init = setup, .fini = mq_parts_close);
 
-/* ran_before - in a process of its own, which is killed with these in flight */
+/* Run the last worker in a process of its own, which exits with these messages
+ * in flight. */
 static void ran_before(const struct left *left, size_t n)
 {
     int status;
@@ -70,7 +71,7 @@ static int starts(void)
     return recovery_run(&flow, &problem);
 }
 
-/* dead - it is a letter, because of crashes */
+/* Check that a message is a dead letter, because of its crashes. */
 static void dead(uint64_t seq)
 {
     struct store_row m;
@@ -82,7 +83,7 @@ static void dead(uint64_t seq)
     cr_assert_eq(m.reason, REASON_CRASHED);
 }
 
-/* next_runs - the next on the ready list, which had so many crashes */
+/* Take the next ready message; check which it is, and its crashes. */
 static void next_runs(uint64_t seq, unsigned crashes)
 {
     const struct message *m = ready_take(&flow.ready, 0);
@@ -161,8 +162,8 @@ Test(recover, what_ran_alone_is_blamed)
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS - 1);
 }
 
-/* The last crash was one beside others, and it has not run since: it waits
- * behind another suspect, or the recovery was killed. */
+/* Message 7 ran beside others at its last crash (SLOT_BESIDE) and has not run
+ * since, because it waits behind another suspect or recovery was killed. */
 Test(recover, what_has_not_run_alone_since_is_not_blamed)
 {
     const struct left left[] = {
@@ -201,7 +202,7 @@ Test(recover, one_crash_is_enough_where_one_is_allowed)
 
 /* ---- runs of stored messages ---- */
 
-/* waits - a retry in the store, taken as this one */
+/* Put a retry into the store, with this receive sequence. Returns its row. */
 static int64_t waits(uint64_t seq, unsigned attempts)
 {
     struct store_row m = fixture_row(STORE_WAITING, "body");

@@ -1,5 +1,5 @@
-/* test_chore.c - a chore is run, repeated and told, in virtual time; the pool
- * is the test's: what was submitted runs when the test says so */
+/* test_chore.c - when a chore runs, is repeated and calls `tell`, in virtual
+ * time. The test takes the place of the pool: `work` runs the queued job. */
 #include "tests/fixtures/virtual_clock.h"
 
 #include <criterion/criterion.h>
@@ -47,7 +47,7 @@ static struct chore chore = {.run = run,
                              .most_ns = MOST * NS_PER_S,
                              .pool = &pool};
 
-/* work - of the pool's thread: whether there was any */
+/* Run the queued job, as a pool thread would; false: none was queued. */
 static bool work(void)
 {
     struct pool_job *job = queued;
@@ -58,7 +58,7 @@ static bool work(void)
     return job != NULL;
 }
 
-/* waits - how many seconds until it is asked for by itself */
+/* Let time pass until the chore's timer queues a run. Returns the seconds. */
 static unsigned waits(void)
 {
     unsigned s = 0;
@@ -73,7 +73,7 @@ static unsigned waits(void)
 static void setup(void)
 {
     cr_assert_eq(timers_open(&timers), 0);
-    pool = (struct pool *)(void *)&queued; /* there is one */
+    pool = (struct pool *)(void *)&queued; /* not NULL; not used */
     chore.timers = timers;
     chore_init(&chore);
 }

@@ -1,8 +1,8 @@
-/* test_timers_wake.c - the timerfd and other threads: no wake-up is lost, none
- * is for nothing
+/* test_timers_wake.c - the timerfd becomes readable for each due timer, also
+ * one that another thread started, and at no other time
  *
- * What a timer promises is tested in test_timers.c. Time is real here; a test
- * waits for the timerfd, never for time to pass.
+ * test_timers.c tests the order of timers. Time is real here; a test waits for
+ * the timerfd, never for time to pass.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -20,13 +20,14 @@
 
 static struct timers *timers;
 
-/* A timer that notes its calls; static, as it may be pending at the end. */
+/* A timer that notes its calls. Tests make it static: the teardown closes the
+ * timers while it may be pending. */
 struct noting {
     struct timer timer;
     unsigned fired;
-    unsigned order;  /* of its last call among all */
-    uint64_t at_ns;  /* of its last call */
-    uint64_t due_ns; /* what it was started for */
+    unsigned order;  /* number of its last call among the calls of all */
+    uint64_t at_ns;  /* time of its last call */
+    uint64_t due_ns; /* time for which it was started */
 };
 static unsigned calls;
 
@@ -58,7 +59,7 @@ static void begin(struct noting *n, uint64_t in_ns)
     timers_start(timers, &n->timer, n->due_ns);
 }
 
-/* turn - wait for the timerfd, run what is due; false: not within the limit */
+/* Wait for the timerfd and run due timers; false: the limit has passed. */
 static bool turn(int limit_ms)
 {
     struct pollfd p = {.fd = timers_fd(timers), .events = POLLIN};

@@ -1,8 +1,8 @@
 /* test_header.c - the header against examples, and against a dumb model
  *
- * The model shares nothing with header.c: it splits into lines by hand, has
- * iconv(3) judge UTF-8 and a list of its own what is hidden, compares numbers
- * as text, and knows the field names from docs/formats/header.md. MQW_SEED=N
+ * The model shares no code with header.c: it splits lines by hand, checks UTF-8
+ * with iconv(3), finds hidden characters in a list of its own, compares numbers
+ * as text, and has the field names of docs/formats/header.md. MQW_SEED=N
  * repeats a random run.
  */
 #include <criterion/criterion.h>
@@ -19,7 +19,7 @@
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 
-/* What both must agree on. */
+/* The result of a parse, which model and header.c must agree on. */
 struct verdict {
     bool good;
     size_t bytes;
@@ -42,7 +42,7 @@ static bool model_text_ok(const char *text, size_t size)
     iconv_close(cd);
     if (r == (size_t)-1 || in_left)
         return false;
-    /* iconv takes the code points past the end of Unicode. */
+    /* iconv accepts code points past the end of Unicode. */
     for (uint32_t *c = points; c < (uint32_t *)(void *)out; c++) {
         if (*c > 0x10ffff || (*c & 0xfffe) == 0xfffe)
             return false;
@@ -170,7 +170,7 @@ static struct verdict real_parse(const char *data, size_t size,
     v.fields = h.fields;
     v.x_count = h.x_count;
     const struct {
-        unsigned bit; /* or it is not set */
+        unsigned bit; /* without it in `fields`, `value` is not set */
         uint64_t value;
     } numbers[] = {
         {HEADER_SENT, h.sent_ns},
@@ -212,8 +212,8 @@ static bool same(const struct verdict *a, const struct verdict *b)
            !memcmp(a->number, b->number, sizeof a->number);
 }
 
-/* both - parse from an exact-size heap block, so that the address sanitizer
- * sees any read past the end; true if model and header.c agree */
+/* Parse with the model and with header.c; true if they agree. The text is in a
+ * heap block of its size, so that the address sanitizer sees a read past it. */
 static bool both(const char *text, size_t size, bool *good)
 {
     char why[HEADER_WHY] = "";
@@ -422,7 +422,8 @@ Test(header, every_code_point_is_judged_as_the_model_does)
     }
 }
 
-/* accepts - a group, an x- value and a whole header with this character */
+/* Return true if a value with this character is accepted: alone, as a group in
+ * a header, and as an x- value in a header, which must all agree. */
 static bool accepts(uint32_t point)
 {
     char value[8] = "a", message[64], why[HEADER_WHY];
@@ -434,7 +435,7 @@ static bool accepts(uint32_t point)
         memcpy(message + size, value, n);
         memcpy(message + size + n, "\n\n", 2);
         parsed[i] = header_parse(message, size + n + 2, &h, why) == 0;
-        if (point != '\n') /* which ends the value, and the header is broken */
+        if (point != '\n') /* a newline breaks the header for another reason */
             cr_assert(parsed[i] || strstr(why, "is not printable UTF-8"), "%s",
                       why);
     }
@@ -585,7 +586,7 @@ Test(header, numbers_are_plain_decimal)
               h.sent_ns == UINT64_MAX);
 }
 
-/* padded - a header of exactly `bytes` bytes, then `body` */
+/* Write a header of exactly `bytes` bytes, then `body`. Returns the size. */
 static size_t padded(char *buf, size_t bytes, const char *body)
 {
     size_t at = (size_t)sprintf(buf, "MQW/1\n");
@@ -610,7 +611,7 @@ Test(header, the_limit_is_1024_bytes_with_the_empty_line)
 Test(header, the_size_of_a_message_of_unknown_length_comes_from_its_header)
 {
     char room[64];
-    memset(room, 0xff, sizeof room); /* as the fill of a slot */
+    memset(room, 0xff, sizeof room); /* like the fill of a slot */
     memcpy(room, "MQW/1\nsize: 4\n\nbody", 19);
     cr_assert(header_message_size(room, sizeof room) == 19);
     cr_assert(header_message_size(room, 19) == 19);
@@ -767,7 +768,7 @@ Test(header, names_of_x_lines)
         cr_assert(!header_x_name_ok(bad[i], strlen(bad[i])), "%s", bad[i]);
 }
 
-/* ---- what one message says for itself ---- */
+/* ---- settings of one message, in its header ---- */
 
 static int read_line(const char *line, struct header *h)
 {

@@ -1,4 +1,4 @@
-/* test_leftovers.c - what is left of handlers that were ended, many at once
+/* test_leftovers.c - killing what terminated handlers leave behind
  */
 #include "tests/fixtures/passing_clock.h"
 
@@ -43,7 +43,7 @@ static void setup(void)
     cr_assert_eq(leftovers_open(&leftovers, nonce, timers, loop), 0);
 }
 
-/* teardown - a failed test leaves processes */
+/* Kill the processes that a failed test has left. */
 static void teardown(void)
 {
     struct process_search_delivery all[HANDLERS];
@@ -64,7 +64,8 @@ static void teardown(void)
 
 TestSuite(leftovers, .init = setup, .fini = teardown);
 
-/* start - handler `i`: "sh -c SCRIPT", whose `parts` say a byte when up */
+/* Start handler `i`, "sh -c SCRIPT". Wait until each of its `parts` processes
+ * has written a byte to stderr, and until its leader has exited. */
 static void start(unsigned i, const char *script, unsigned parts)
 {
     char mark[ENVIRONMENT_MARK], sh[] = "sh", option[] = "-c", byte;
@@ -94,7 +95,7 @@ static void start(unsigned i, const char *script, unsigned parts)
     e->of.stderr_fd = -1;
 }
 
-/* reaped - the leader's status is still there, and it was the last child */
+/* Check that the leaders' statuses were left to us, and no other child. */
 static void reaped(unsigned count)
 {
     siginfo_t info;
@@ -164,7 +165,7 @@ Test(leftovers, nobody_has_a_grace_in_a_hurry)
     reaped(1);
 }
 
-/* Without SIGTERM to the leader: it has its grace as the others have. */
+/* The leader got no SIGTERM, but has the same grace as its group. */
 Test(leftovers, a_leader_that_stays_has_its_grace_and_is_killed)
 {
     char sleep_word[] = "sleep", time_word[] = "1000";

@@ -1,4 +1,4 @@
-/* test_process.c - start a child, look it up */
+/* test_process.c - start a child, find out about it, wait for it */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static char *const none[] = {NULL};
 static struct process started;
 static pid_t child;
 
-/* teardown - a failed test leaves its process */
+/* Kill the process that a failed test has left. */
 static void teardown(void)
 {
     if (child > 0)
@@ -28,7 +28,7 @@ static void teardown(void)
 
 TestSuite(process, .fini = teardown);
 
-/* start - a process that stays; ended by stop */
+/* Start a process that sleeps until `stop` kills it. */
 static pid_t start(void)
 {
     char path[PATH_MAX];
@@ -64,7 +64,7 @@ Test(process, stat_tells_parent_group_and_start)
     cr_assert_eq(process_start_time(pid), 0);
 }
 
-/* Usually without a look into /proc. */
+/* process_start usually finds the time without reading /proc. */
 Test(process, a_start_tells_when_it_was)
 {
     for (unsigned i = 0; i < 50; i++) {
@@ -135,7 +135,7 @@ Test(process, what_cannot_be_started_leaves_nothing)
     cr_assert_eq(dup(0), next, "a descriptor is left");
 }
 
-/* unchanged_check - a process has no signal ignored or blocked; it ends */
+/* Check that a process ignores and blocks no signal, and kill it. */
 static void unchanged_check(pid_t pid)
 {
     char path[PATH_MAX], line[128];
@@ -155,7 +155,8 @@ static void unchanged_check(pid_t pid)
     cr_assert_eq(ignored & ~(3ULL << 31), 0, "%llx", ignored);
 }
 
-/* process_start sees to it once for all starts: what is ignored by then */
+/* The first call of process_start notes which signals are ignored then, and
+ * every start resets these in the child. */
 Test(process, it_has_no_signal_ignored_or_blocked)
 {
     sigset_t all;
@@ -167,8 +168,8 @@ Test(process, it_has_no_signal_ignored_or_blocked)
     unchanged_check(start());
 }
 
-/* A write to a pipe that nobody reads fails, and that is all; a handler has
- * the signal as usual without being told so. */
+/* In the worker, a write to a pipe without a reader only fails with EPIPE. Its
+ * child has the default action of SIGPIPE. */
 Test(process, the_worker_ends_by_no_write_and_its_child_may)
 {
     int fds[2];

@@ -1,5 +1,5 @@
-/* test_process_search.c - finding and ending what a handler started, wherever
- * it went */
+/* test_process_search.c - find and kill the processes that a handler started,
+ * in whatever session they are */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "worker/process/process.h"
 
 #define CHILDREN 16
-#define FDS      64 /* the search has lower ones */
+#define FDS      64 /* above the descriptors of the search */
 
 static struct process_search *marked;
 static uint64_t nonce;
@@ -27,7 +27,7 @@ static unsigned children;
 
 static void setup(void)
 {
-    /* Another run's processes have another one. */
+    /* Processes of another run of this test have another nonce. */
     nonce = clock_wall_ns() * 2654435761u + (uint64_t)getpid();
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     cr_assert_eq(process_search_open(&marked), 0);
@@ -49,8 +49,8 @@ static void teardown(void)
 
 TestSuite(marked, .init = setup, .fini = teardown);
 
-/* start - "sh -c SCRIPT" as the handler of delivery `seq`; it says a byte on
- * its stderr for each part of it that is up, which is waited for */
+/* Start "sh -c SCRIPT" as the handler of delivery `seq`, and wait until each of
+ * its `parts` processes has written a byte to stderr. */
 static pid_t start(uint64_t seq, const char *script, unsigned parts)
 {
     char mark[ENVIRONMENT_MARK], sh[] = "sh", option[] = "-c", byte;
@@ -77,7 +77,7 @@ static pid_t start(uint64_t seq, const char *script, unsigned parts)
 #define STAY   UP "exec sleep 1000 2>&-"
 #define SETSID "setsid sh -c '" STAY "' & "
 
-/* find - of one delivery, by its mark, among our descendants */
+/* Find the processes of one delivery by their mark, among our descendants. */
 static int find(uint64_t seq)
 {
     struct process_search_delivery one = {.seq = seq};
@@ -87,7 +87,7 @@ static int find(uint64_t seq)
                     .nonce = nonce, .of = &one, .count = 1, .ours = true});
 }
 
-/* end - of a delivery whose leader has ended */
+/* Kill the processes of a delivery whose leader has exited. */
 static int end(uint64_t seq, pid_t group)
 {
     struct process_search_delivery one = {.seq = seq, .group = group};
@@ -163,9 +163,9 @@ Test(marked, groups_only_are_members_without_the_leader)
     cr_assert_eq(process_search_living(marked), 1);
 }
 
-/* ---- its descriptors are somebody else's, too ---- */
+/* ---- another process has copies of the search's descriptors ---- */
 
-/* is_pidfd - as fdinfo tells (proc(5)) */
+/* Return true if fdinfo (proc(5)) shows the descriptor as a pidfd. */
 static bool is_pidfd(int fd)
 {
     char path[64], line[128];
@@ -181,8 +181,8 @@ static bool is_pidfd(int fd)
     return found;
 }
 
-/* pidfds_copy - what a child that another thread starts does until its execve;
- * how many the search has */
+/* Copy each pidfd of the search, as a child that another thread starts has them
+ * until its execve. Returns how many there are. */
 static unsigned pidfds_copy(void)
 {
     unsigned n = 0;
@@ -192,7 +192,7 @@ static unsigned pidfds_copy(void)
     return n;
 }
 
-/* ended - kill one, and wait until the search has been told */
+/* Kill a process, and wait until the descriptor of the search is readable. */
 static void ended(pid_t pid)
 {
     struct pollfd p = {.fd = process_search_fd(marked), .events = POLLIN};

@@ -1,11 +1,11 @@
-/* test_spool_left.c - why a stop left messages in the queue, as it is told */
+/* test_spool_left.c - why a stop left messages in the queue, as it logs that */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
 
 #include "worker/source/mq/spool.h"
 
-/* told - the reason, and what to do, have these words */
+/* Check the reason, and that the advice contains `next`. */
 static void told(struct spool_last last, const char *why, const char *next)
 {
     const char *said;

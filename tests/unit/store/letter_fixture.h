@@ -1,4 +1,4 @@
-/* letter_fixture.h - a store with six letters, and lists of what is in it */
+/* letter_fixture.h - a store with six letters, and functions that list them */
 #ifndef TESTS_UNIT_LETTER_LETTER_FIXTURE_H
 #define TESTS_UNIT_LETTER_LETTER_FIXTURE_H
 
@@ -49,7 +49,7 @@ static inline size_t count(struct store *s, struct letter_filter f)
     return n;
 }
 
-/* Rows 1 to 6; row 5 is replayed, and two that are no letters. */
+/* Open a store with letters 1 to 6 (5: replayed) and two rows of messages. */
 static inline struct store *six(void)
 {
     struct store *s = fixture_open();
