@@ -125,8 +125,8 @@ bool confirms_late(const struct confirms *c, struct link *l)
     if (!first || l->blocked || clock_mono_ns() - first->sent_ns < LATE_NS)
         return false;
     snprintf(l->why, LINK_WHY,
-             "no confirm for 30 s: is a majority of nodes up? net_ticktime "
-             "of 10 to 15 s finds a lost node sooner");
+             "no confirm for 30 s: check that a majority of nodes is up; a "
+             "net_ticktime of 10 to 15 s detects a lost node sooner");
     return true;
 }
 
@@ -241,7 +241,7 @@ static int confirms_set(struct publisher *b, struct problem *p)
     b->host = b->link->host;
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "lost the connection to %s before it was used: "
-                             "%s; run it again",
+                             "%s; run the command again",
                              b->setup.link.operand->hosts[b->host].name,
                              b->link->why)
                : 0;

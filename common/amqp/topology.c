@@ -308,9 +308,9 @@ static int queue_spec_refused(struct link *l, const struct topology *t,
                           o->queue, why);
     else if (strstr(why, "x-queue-type"))
         (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "queue %s is not replicated (%s): a node that dies "
-                          "takes its messages along; declare a quorum queue, "
-                          "or give --allow-unreplicated",
+                          "queue %s is not replicated (%s): if its node fails, "
+                          "its messages are lost; declare a quorum queue, or "
+                          "give --allow-unreplicated",
                           name, why);
     else
         (void)problem_set(
@@ -415,13 +415,12 @@ int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
                            name, first);
     if (part == YES)
         return problem_set(p, EX_CONFIG, EEXIST,
-                           "queue %s exists without partitions, and so does "
-                           "%s.0, which is a partition of it or another queue "
-                           "of that name: leave out --partitions; or, if %s.0 "
-                           "is a partition, empty %s (%" PRIu32
+                           "queues %s and %s.0 both exist. If %s.0 is another "
+                           "queue, leave out --partitions. If it is a "
+                           "partition, empty %s (%" PRIu32
                            " messages) with a worker without --partitions, "
-                           "then delete it",
-                           name, name, name, name, messages);
+                           "then delete %s",
+                           name, name, name, name, messages, name);
     return problem_set(p, EX_CONFIG, EEXIST,
                        "queue %s exists without partitions and holds %" PRIu32
                        " messages: leave out --partitions, or use another "

@@ -144,8 +144,8 @@ static int host_read(struct broker_operand *o, struct part part,
         return 0;
     /* Do not quote the text: it may be a password with a slash in it. */
     return problem_set(p, EX_USAGE, EINVAL,
-                       "what follows the : of a host is not a number from 1 to "
-                       "65535: give a port, and no password, " LIKE);
+                       "the port of a host is not a number from 1 to 65535; "
+                       "if it is a password, leave it out, " LIKE);
 }
 
 /* Print a text as one name of a path, escaped so that it has no slash and does
@@ -195,9 +195,8 @@ static int queue_read(struct broker_operand *o, const char *at, const char *end,
     int err;
 
     if (vhost.size > 0 && memchr(queue.at, '/', queue.size))
-        return part_refuse(
-            p, "queue", queue,
-            "has a slash: write %2F for one that belongs to a name");
+        return part_refuse(p, "queue", queue,
+                           "has a slash: write a slash inside a name as %2F");
     err = part_decode(o->vhost, sizeof o->vhost, vhost, "virtual host", p);
     if (!err)
         err = part_decode(o->queue, sizeof o->queue, queue, "queue", p);
@@ -331,7 +330,7 @@ static int password_check(char out[BROKER_PASSWORD], size_t size,
     out[size] = '\0';
     if (size == 0 || strlen(out) != size)
         return problem_set(p, EX_CONFIG, EINVAL,
-                           "%s: %s: write the password into it, on one line",
+                           "%s %s: write the password into it, on one line",
                            from, size == 0 ? "is empty" : "has a NUL in it");
     return 0;
 }

@@ -428,8 +428,8 @@ int store_file_require(const char *path, bool create, struct problem *p)
             path, errno_text(-err), folder_room(path),
             mount_point(folder, mount));
     return problem_set(p, EX_CANTCREAT, -err,
-                       "%s cannot be created: %s; give the folder to %s, or "
-                       "use another --state-dir",
+                       "%s cannot be created: %s; make %s the owner of the "
+                       "folder, or use another --state-dir",
                        path, errno_text(-err), folder_user(geteuid(), user));
 }
 

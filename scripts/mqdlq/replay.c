@@ -130,14 +130,14 @@ static int raw_make(struct replay *r, const struct letter *l,
 
     if (old->fields & HEADER_LETTER_TOKEN)
         snprintf(why, WHY,
-                 "it came with a letter-token in its header, by which a worker "
-                 "could take it for a repeat; it needs a new header, and a "
-                 "queue with room for one");
+                 "its header has a letter-token, by which a worker could take "
+                 "it for a repeat; send it without --raw, to a queue with room "
+                 "for a new header");
     else if (old->fields & HEADER_UNIQUE && !p->elsewhere)
         snprintf(why, WHY,
-                 "it came with a unique key in its header, by which the worker "
-                 "could take it for a duplicate of itself; it needs a new "
-                 "header, and a queue with room for one");
+                 "its header has a unique key, by which the worker could take "
+                 "it for a duplicate of itself; send it without --raw, to a "
+                 "queue with room for a new header");
     else if (l->m.size > p->room)
         snprintf(why, WHY, "%zu bytes, and the queue takes %zu", l->m.size,
                  p->room);
@@ -640,8 +640,8 @@ static int letter_send(const struct letter *l, void *arg)
     if (!status && (on_way || canary) && moves) {
         status = EX_DATAERR;
         snprintf(why, sizeof why,
-                 "behind a header it would be too large for the queue, and "
-                 "without one %s",
+                 "with a header it would be too large for the queue, and "
+                 "without a header %s",
                  on_way ? "the worker cannot recognize the copy"
                         : "it cannot be the canary");
     }

@@ -179,8 +179,8 @@ static int store_ready(const struct inherit *i, struct problem *p)
                   F_STR("next",
                         "the store lacks that many commits of the last "
                         "worker: its files were damaged, or replaced by "
-                        "older ones. Check the disk, and keep the copy: "
-                        "it has what is left of the commits"));
+                        "older ones. Check the disk, and keep the copy of "
+                        "the store: it has what is left of these commits"));
     }
     if (commits == UINT64_MAX)
         last = NULL;

@@ -42,8 +42,8 @@ static const struct option_row *live_row(const char *name, struct problem *p)
         }
     if (row) {
         problem_set(p, EX_USAGE, EINVAL,
-                    "%s: cannot be changed while the worker runs; start it "
-                    "again with another --%s",
+                    "%s: cannot be changed while the worker is running; "
+                    "restart the worker with another --%s",
                     row->name, row->name);
         return NULL;
     }

@@ -172,8 +172,8 @@ static void host_check(struct visit *t, unsigned i)
         FOUND(t->f, BAD, "cluster",
               "leave this host out of the operand, or join it to the cluster: "
               "rabbitmqctl join_cluster",
-              "%s is in cluster %s, the others are in %s: its queue of this "
-              "name has other messages",
+              "%s is in cluster %s, but other hosts are in %s: each cluster "
+              "has its own queue of this name",
               host, cluster, t->cluster);
     if (t->link) {
         link_close(&l);

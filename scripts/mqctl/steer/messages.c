@@ -655,8 +655,10 @@ static void flight_print(const struct steered_sums *n, const struct messages *m,
                  running, term_plural(running));
 
     if (n->runs && o->running)
-        complain(0, "%" PRIu64 " in flight, left alone; give the order again",
-                 n->runs);
+        complain(0,
+                 "%" PRIu64 " in flight, left alone, because %s no id yet; "
+                 "give the order again",
+                 n->runs, n->runs == 1 ? "it has" : "they have");
     else if (n->runs)
         complain(0,
                  "%" PRIu64 " in flight, left alone, because a handler has %s; "

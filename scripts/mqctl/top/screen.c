@@ -353,9 +353,10 @@ static void question_set(struct question *q)
                  q->queue);
         break;
     default:
-        snprintf(q->text, room,
-                 "max-concurrency of %s from %d to %d? + - change it", q->queue,
-                 q->from, q->to);
+        snprintf(
+            q->text, room,
+            "change max-concurrency of %s from %d to %d (+ or - adjusts it)?",
+            q->queue, q->from, q->to);
         snprintf(q->order, sizeof q->order, "set max-concurrency=%d", q->to);
         return;
     }

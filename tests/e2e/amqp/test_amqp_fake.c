@@ -157,7 +157,7 @@ Test(amqp_fake, mqsend_says_what_to_do_where_a_broker_dies_as_it_begins)
     cr_assert_eq(r.status, 69, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "lost the connection to 127.0.0.1"), "%s",
                        r.err);
-    cr_assert_not_null(strstr(r.err, "; run it again"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "; run the command again"), "%s", r.err);
     cr_assert_eq(f->published, 0);
 }
 

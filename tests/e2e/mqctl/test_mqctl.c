@@ -566,8 +566,9 @@ Test(mqctl, set_tells_old_and_new_and_changes_all_or_nothing)
     cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
     r = ctl("set", q, "lookahead=5");
     cr_assert_eq(r.status, 64);
-    cr_assert_not_null(strstr(r.err, "start it again with another --lookahead"),
-                       "%s", r.err);
+    cr_assert_not_null(
+        strstr(r.err, "restart the worker with another --lookahead"), "%s",
+        r.err);
     r = ctl("set", q, "queue-depth=100");
     cr_assert_eq(r.status, 64);
     cr_assert_not_null(strstr(r.err, "is fixed when the queue is created; "
