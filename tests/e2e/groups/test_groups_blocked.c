@@ -186,7 +186,7 @@ static void backlog_check(unsigned handlers)
     fprintf(stderr, "-c %u: the other group waited for %zu deliveries\n",
             handlers, most);
     cr_assert_leq(most, handlers * (QUANTUM + SOURCES));
-    cr_assert_lt(turns_done(), (size_t)BACKLOG / 2, "there is a backlog");
+    cr_assert_lt(turns_done(), (size_t)BACKLOG / 2, "no backlog was left");
     harness_kill(w);
     struct turns t = turns_read();
     turns_check(&t);
@@ -234,7 +234,7 @@ Test(groups_blocked, at_the_bound_nothing_is_received_and_the_log_says_why)
         sent++;
     size_t retries = harness_log_count(w, "event=retry ");
     harness_until(harness_log_count(w, "event=retry ") > retries + 2, 10000);
-    cr_assert_eq(harness_queue_length(q), 10, "mail stays in the queue");
+    cr_assert_eq(harness_queue_length(q), 10, "the messages stay in the queue");
     cr_assert_leq(turns_rows(q, TURNS_PARKED), PARKED + LOOKAHEAD);
     cr_assert_leq(sent, PARKED + 2 * LOOKAHEAD + 10);
     cr_assert_eq(harness_log_count(w, "event=parked_full"), 1, "once");
@@ -367,7 +367,8 @@ Test(groups_blocked, memory_returns_after_groups_of_one_message)
     fprintf(stderr, "%u groups: %ld KiB before, %ld KiB after, ratio %.2f\n",
             groups, before, after, (double)after / (double)before);
     if (!sanitized())
-        cr_assert_lt(after, before + 512, "%u groups never take that", groups);
+        cr_assert_lt(after, before + 512, "%u groups left memory behind",
+                     groups);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
@@ -402,6 +403,7 @@ Test(groups_blocked, memory_returns_after_many_groups_were_blocked_at_once)
                 "%u groups blocked at once: %ld KiB, %ld KiB after more\n",
                 groups, before, after);
     } while (!sanitized() && after >= before + 300 && ++more < 4);
-    cr_assert(sanitized() || after < before + 300, "each time it grows");
+    cr_assert(sanitized() || after < before + 300,
+              "memory grows in each round");
     cr_assert_eq(harness_stop(w, 10000), 0);
 }

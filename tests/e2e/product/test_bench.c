@@ -113,7 +113,7 @@ Test(bench, interrupted_it_leaves_neither_queue_nor_files)
     /* The brackets keep grep from finding itself. */
     struct harness_result r = harness_run(
         "sh", "-c", "grep -ls \"$TEST_DIR/mqw-benc[h]\" /proc/[0-9]*/cmdline");
-    cr_assert_str_eq(r.out, "", "a process of it is left");
+    cr_assert_str_eq(r.out, "", "a process of the benchmark is left");
 }
 
 Test(bench, a_row_that_there_is_not_is_refused)

@@ -117,7 +117,7 @@ Test(recover, all_run_again_in_the_order_of_the_queue)
     next_runs(8, 1);
     next_runs(9, 1);
     none_runs();
-    cr_assert_eq(mq_numbers().crashes, 2, "of those that ran");
+    cr_assert_eq(mq_numbers().crashes, 2, "of the two messages that ran");
 }
 
 Test(recover, what_may_have_run_says_so)
@@ -233,7 +233,7 @@ Test(recover, the_row_takes_the_crash_and_waits_again)
     cr_assert_eq(row_of(left.row).attempts, 1, "a crash is no failure");
     cr_assert(row_of(left.row).flags & STORE_REDELIVERED);
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
-    cr_assert(source_due(&mq.source), "and is due now");
+    cr_assert(source_due(&mq.source), "the row is not due");
 }
 
 Test(recover, a_row_may_be_dead_by_it)

@@ -18,7 +18,7 @@ static unsigned runs, asks, told, over;
 int pool_submit(struct pool *p, struct pool_job *job)
 {
     (void)p;
-    cr_assert_null(queued, "one at a time");
+    cr_assert_null(queued, "a second job is queued");
     if (submit_err == 0)
         queued = job;
     return submit_err;
@@ -92,7 +92,7 @@ Test(chore, it_runs_once_for_all_who_asked_before)
     cr_assert_eq(runs, 0);
     cr_assert(work());
     cr_assert_eq(runs, 1);
-    cr_assert_eq(waits(), 100, "no trouble, no more runs");
+    cr_assert_eq(waits(), 100, "a run without an error is repeated");
     chore_soon(&chore);
     cr_assert(work());
     cr_assert_eq(runs, 2);
@@ -116,7 +116,7 @@ Test(chore, after_trouble_the_wait_doubles_up_to_its_most)
         cr_assert(work());
         wait = 2 * wait < MOST ? 2 * wait : MOST;
     }
-    cr_assert_eq(told, 1, "once");
+    cr_assert_eq(told, 1, "tell was not called once");
     cr_assert_eq(over, 0);
     result = 0;
     cr_assert_eq(waits(), MOST);
@@ -127,7 +127,7 @@ Test(chore, after_trouble_the_wait_doubles_up_to_its_most)
     chore_soon(&chore);
     cr_assert(work());
     cr_assert_eq(told, 2);
-    cr_assert_eq(waits(), FIRST, "the wait begins as at first");
+    cr_assert_eq(waits(), FIRST, "the wait does not start anew");
 }
 
 Test(chore, another_trouble_is_told_as_well)

@@ -73,7 +73,7 @@ static bool turn(int limit_ms)
 static void until_fired(const struct noting *n, unsigned times)
 {
     while (n->fired < times)
-        cr_assert(turn(10000), "the timerfd does not come");
+        cr_assert(turn(10000), "the timerfd did not become readable");
 }
 
 Test(timers_wake, fires_once_and_never_early)
@@ -86,7 +86,7 @@ Test(timers_wake, fires_once_and_never_early)
         until_fired(&n, i);
         cr_assert_geq(n.at_ns, n.due_ns);
     }
-    cr_assert_not(turn(20), "nothing is pending, and it wakes up");
+    cr_assert_not(turn(20), "a wake-up without a pending timer");
     cr_assert_eq(n.fired, 20);
 }
 
@@ -167,7 +167,7 @@ Test(timers_wake, callback_may_cancel_another_that_is_due_with_it)
     while (turn(20))
         ;
     cr_assert(cancelled);
-    cr_assert_eq(victim.fired, 0, "cancel said true, and it fired");
+    cr_assert_eq(victim.fired, 0, "a cancelled timer fired");
 }
 
 static unsigned rounds;
@@ -189,7 +189,7 @@ Test(timers_wake, callback_that_starts_itself_at_once_lets_others_run)
     begin(&n, 2 * NS_PER_MS);
     until_fired(&n, 1);
     while (rounds < 2)
-        cr_assert(turn(10000), "the timerfd does not come");
+        cr_assert(turn(10000), "the timerfd did not become readable");
     cr_assert(timers_cancel_sync(timers, &greedy));
 }
 
@@ -274,10 +274,11 @@ Test(timers_wake, cancel_sync_waits_for_a_callback_that_runs)
     timers_start(timers, &t, 0);
     pthread_create(&peeker, NULL, run_it, NULL);
     sem_wait(&in_callback);
-    cr_assert_not(timers_cancel(timers, &t), "it is too late for that");
+    cr_assert_not(timers_cancel(timers, &t),
+                  "the callback was already running");
     pthread_create(&other, NULL, let_go, NULL);
     cr_assert_not(timers_cancel_sync(timers, &t));
-    cr_assert(atomic_load(&returned), "it came back while the callback ran");
+    cr_assert(atomic_load(&returned), "it returned before the callback");
     pthread_join(other, NULL);
     pthread_join(peeker, NULL);
 }
@@ -305,7 +306,7 @@ Test(timers_wake, cancel_sync_cancels_what_the_callback_started_anew)
     cr_assert(timers_cancel_sync(timers, &t));
     pthread_join(other, NULL);
     pthread_join(peeker, NULL);
-    cr_assert_not(timers_cancel(timers, &t), "it is pending again");
+    cr_assert_not(timers_cancel(timers, &t), "the timer is still pending");
 }
 
 Test(timers_wake, closing_forgets_what_is_pending)

@@ -111,7 +111,7 @@ Test(process, an_end_tells_what_the_process_and_its_children_used)
     cr_assert_geq(usage.peak_bytes, 64u << 20);
     cr_assert_lt(usage.peak_bytes, 256u << 20);
     process_peak_check(&small);
-    cr_assert_eq(small.peak_bytes, 0, "it may be ours");
+    cr_assert_eq(small.peak_bytes, 0, "it may be the worker's peak");
     info = process_wait(started.pid, 0, &usage);
     cr_assert(info.si_code == 0 && info.si_errno == ECHILD);
     cr_assert(usage.cpu_ns == 0 && usage.peak_bytes == 0);

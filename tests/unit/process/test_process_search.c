@@ -111,7 +111,7 @@ Test(marked, another_delivery_is_not_found_though_its_number_begins_alike)
     start(121, STAY, 1);
     cr_assert_eq(find(12), 1);
     nonce++;
-    cr_assert_eq(find(12), 0, "nor another worker's");
+    cr_assert_eq(find(12), 0, "a process of another worker");
     nonce--;
 }
 
@@ -136,7 +136,8 @@ Test(marked, end_leaves_nothing_and_no_zombie_but_the_leader)
     cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), 0);
     cr_assert_eq(info.si_pid, pid, "the leader keeps its status");
     cr_assert_eq(info.si_status, 3);
-    cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), -1, "no other");
+    cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), -1,
+                 "another zombie is left");
 }
 
 Test(marked, end_does_not_touch_a_neighbour)
@@ -149,7 +150,7 @@ Test(marked, end_does_not_touch_a_neighbour)
     cr_assert_eq(end(7, pid), 1);
     cr_assert_eq(find(8), 2);
     cr_assert_eq(waitid(P_PID, (id_t)other, &info, WEXITED | WNOHANG), 0);
-    cr_assert_eq(info.si_pid, 0, "it has not ended");
+    cr_assert_eq(info.si_pid, 0, "the other handler has exited");
 }
 
 Test(marked, groups_only_are_members_without_the_leader)
