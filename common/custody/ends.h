@@ -4,9 +4,9 @@
  *        rows are deleted many at a time. Until then its key is in this mapped
  *        file, beside that of custody, so that a kill does not undo the end.
  *        Adding a key is one store to memory.
- * WHO    The worker's spool. ends_open, _reset, _close: the engine's thread,
- *        which has the lock of the state directory. ends_put: any thread.
- *        ends_peek, _drop: one thread at a time. ends_look: any program.
+ * WHO    The worker's spool. ends_open, _known, _run, _reset, _has, _close: the
+ *        engine's thread, which has the lock of the state directory. ends_put,
+ *        _count: any thread. ends_peek, _drop: one at a time. ends_look: mqctl.
  * OWNS   The file, its mapping.
  * FAILS  ends_open: a problem, status 73, or 78 if another version of mqworker
  *        wrote the file. A file of another kind is overwritten.

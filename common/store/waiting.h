@@ -2,8 +2,8 @@
  *
  * WHAT   Lists rows that wait for their time or for their group. A list can be
  *        continued after any row. Makes rows due now, or cancels them.
- * WHO    mqctl, with and without a running worker, on any thread. The worker
- *        calls waiting_steer.
+ * WHO    mqctl, in its only thread, with and without a running worker. The
+ *        worker calls waiting_steer on a thread of its pool.
  * OWNS   Nothing; visited rows are valid during the visit.
  * FAILS  As store.h.
  */
