@@ -14,8 +14,8 @@ TestSuite(log_forms, .init = harness_init, .fini = harness_fini);
     "  --max-attempts 1 \"$@\" \"$queue\" -- sh -c"                   \
     "  'echo bank does not answer >&2; exit 1';"
 
-/* Return the stderr of a worker with one message that dies. The script starts
- * the worker as "$@". */
+/* Run a worker whose one message dies. Return its stderr, or stdout if stderr
+ * is empty, as under script(1). The script starts the worker as "$@". */
 static const char *said(const char *script, const char *flag)
 {
     const char *queue = harness_queue(10, 256);
@@ -30,8 +30,8 @@ static const char *said(const char *script, const char *flag)
     return *r.err ? r.err : r.out;
 }
 
-/* script(1) provides the terminal; the arguments are quoted once more for
- * it. */
+/* Run the worker on a terminal of script(1), which takes one command line:
+ * quote each argument once more. */
 #define ON_TERMINAL                                           \
     "command -v script >/dev/null || { echo none; exit 0; };" \
     "for w in \"$@\"; do line=\"${line-} '$(echo \"$w\" |"    \

@@ -19,7 +19,7 @@ static const char *ctl(const char *verb, const char *q, const char *what)
     return r.out;
 }
 
-/* Start a worker that writes its calls to the file `calls`. */
+/* Start a worker whose calls that may wait for a disk are noted in `calls`. */
 static struct harness_process *watched_worker(const char *q)
 {
     harness_write("calls", "", 0);

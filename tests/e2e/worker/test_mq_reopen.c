@@ -340,7 +340,7 @@ Test(reopen, a_second_worker_names_the_one_that_has_the_queue)
                       harness_log_count(second, "event=queue_shared"),
                   2);
 
-    /* No trace is left of a killed worker. */
+    /* Killed workers leave nothing that looks like another worker. */
     harness_kill(first);
     harness_kill(second);
     second = second_start(q);

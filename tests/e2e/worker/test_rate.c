@@ -44,7 +44,7 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Only the hint helps: more handlers would not make room. */
+/* The doctor must advise rate=off: more handlers would not make room. */
 Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
 {
     const char *q = harness_queue(8, 256);
@@ -84,7 +84,8 @@ Test(rate, retries_count)
     cr_assert_eq(harness_stop(w, SOON_MS), 0, "a stop is not held up");
 }
 
-/* Every message is held, while threads come and go; no hold may remain. */
+/* With a burst of 1, the rate holds back every message while threads come and
+ * go. A message that stays held would never run. */
 Test(rate, every_hold_is_lifted)
 {
     const char *q = harness_queue(8, 256);

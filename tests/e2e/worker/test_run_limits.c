@@ -8,8 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The last line counts the time in which the worker opens and closes its files.
- * On a tmpfs, other programs that write to the disk do not make it longer. */
+/* The last log line has the duration of the run, with opening and closing the
+ * worker's files. On a tmpfs, other programs that write to the disk do not make
+ * it longer. */
 static void bounds_init(void)
 {
     harness_init();
@@ -66,10 +67,10 @@ static uint64_t handlers_us(size_t before)
     return end > start ? (end - start) / 1000 : 0;
 }
 
-/* Run up to RUNS times, until the handlers end within the span and not earlier
- * than their times explain. A run takes no message in the last two mean
- * durations, and no mean is above the longest. A handler ends late only if it
- * took longer than two means, which are 600 ms or more. */
+/* Run up to RUNS times, until a run uses its span but not more. A run takes no
+ * message in its last two mean durations. A mean is at most the longest
+ * duration, so the run must not end earlier than twice that. A handler ends
+ * late only if it took over two means, which are at least 600 ms. */
 static void run_for_keeps(const char *cap, const char *span, uint64_t span_us)
 {
     struct run_summary s;
@@ -112,8 +113,8 @@ Test(bounds, only_handlers_that_have_ended_count_for_the_mean)
     struct run_summary s;
     int runs = 0;
     /* When the first of four handlers ends after 2.2 s, the mean must be 2.2 s
-     * and not a quarter of it; less than twice that is left of 4.5 s. On a busy
-     * machine fewer than four may have started by then. */
+     * and not a quarter of it. The 2.3 s that are left are too little for a
+     * fifth. On a busy machine fewer than four may have started by then. */
     do {
         const char *q = harness_queue(0, 0);
         for (size_t i = 0; i < 6; i++)
@@ -453,7 +454,7 @@ Test(bounds, a_retry_that_is_due_within_the_idle_time_is_taken)
 }
 
 /* Run five messages of a group whose head fails, and one of another group. The
- * run ends with the group left. */
+ * run must end although four messages still wait behind the head. */
 static void parked_run(const char *q, const char *lookahead)
 {
     static const char *const bodies[] = {"a1", "a2", "a3", "a4", "a5"};
@@ -573,8 +574,8 @@ Test(bounds, a_verdict_that_cannot_be_written_is_not_idle_and_then_it_ends)
 
 /* ---- --max-deliveries ---- */
 
-/* Run at most so many of 40 messages, with so many at a time, and leave the
- * rest to the next run. */
+/* Run at most `most` of 40 messages, `at_once` at a time, and leave the rest to
+ * the next run. */
 static void exactly(const char *at_once, const char *most)
 {
     const char *q = harness_queue(0, 0);
@@ -715,7 +716,7 @@ Test(bounds, a_handler_that_ends_while_the_queue_is_missing_is_not_idle_time)
     harness_until_lines("runs", 1, SOON_MS);
     run_nap(1600); /* longer than the idle time */
     mq_unlink(q);
-    /* The worker looks again after a second */
+    /* The worker looks for its queue again after a second. */
     harness_wait_log(w, "event=trouble", SOON_MS);
     uint64_t ends_ms = harness_now_ms();
     harness_write("go", "", 0);

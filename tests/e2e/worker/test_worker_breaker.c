@@ -87,8 +87,8 @@ Test(worker_breaker, an_interpreter_that_is_missing_counts_no_attempt)
     runs_when_fixed(w, q, "handler", "0");
 }
 
-/* Both log lines have the reason: the one at the start, if the cause can be
- * found then, and the one of the breaker. */
+/* The reason must be in both log lines: in handler_not_found, at the start, and
+ * in breaker_open. */
 Test(worker_breaker, what_keeps_a_command_from_starting_is_named)
 {
     static const struct {
@@ -145,7 +145,7 @@ Test(worker_breaker, exit_126_and_127_count_no_attempt)
         harness_script("handler", ends[i]);
         struct harness_process *w =
             harness_worker(q, QUICKLY, "--", harness_path("handler"));
-        /* A program did run, so the next delivery is marked. */
+        /* A program did run, so the next delivery is marked as a repeat. */
         runs_when_fixed(w, q, ends[i], "1");
         harness_run("rm", "runs");
     }
@@ -175,13 +175,13 @@ Test(worker_breaker, one_probe_at_a_time)
     struct harness_process *w =
         harness_worker(q, "-c", "4", "--breaker-pause", "100ms", "--",
                        harness_path("handler"));
-    /* When a probe has failed, all earlier starts are over. */
+    /* When a probe has failed, the first four starts are over. */
     harness_until(harness_log_count(w, "event=breaker_open") >= 2, 5000);
     harness_script("handler", "echo >>probes; "
                               "while [ ! -e go ]; do sleep 0.01; done");
     harness_until_lines("probes", 1, 5000);
-    /* The worker's waiting thread has looked for work by then, and still only
-     * one probe runs. */
+    /* When SIGTTIN is logged, the worker's waiting thread has looked for work,
+     * and still only one probe may run. */
     harness_signal(w, SIGTTIN);
     harness_wait_log(w, "event=max_concurrency", 5000);
     cr_assert_eq(harness_lines("probes"), 1);

@@ -17,7 +17,7 @@ TestSuite(worker_delayed, .init = harness_init, .fini = harness_fini);
 #define ID      "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define NS_MS   UINT64_C(1000000)
 #define LATE_MS 400 /* allowed delay on a busy machine */
-#define RUNS    3   /* one of so many must be on time */
+#define RUNS    3   /* tries; one must be on time */
 
 /* A handler that notes the time and when the message was sent. */
 #define WHEN \
@@ -82,7 +82,7 @@ Test(worker_delayed, it_waits_through_a_restart)
         struct harness_process *w = harness_worker(q, WHEN);
         harness_until(harness_queue_length(q) == 0, 5000);
         cr_assert_eq(harness_stop(w, 5000), 0);
-        late = harness_lines("when") > 0; /* too late for the restart */
+        late = harness_lines("when") > 0; /* it ran before the restart */
         if (!late) {
             w = harness_worker(q, WHEN);
             harness_until_lines("when", 1, 10000);
@@ -142,7 +142,7 @@ Test(worker_delayed, they_run_in_the_order_they_are_due)
     }
 }
 
-/* Send a message with a priority for a time in seconds; `group` NULL: none. */
+/* Send a message that is due at `time`, in seconds; `group` may be NULL. */
 static void sent_at(const char *q, time_t time, const char *priority,
                     const char *group, const char *body)
 {
@@ -173,9 +173,10 @@ static void ran_in_order(const char *const *bodies, int n)
     }
 }
 
-/* Send messages of two priorities for one time, `lead` seconds from now. With
- * `restart`, the worker is stopped before that time and another one started.
- * Return false if the machine was too busy to send them all before the time. */
+/* Send messages of two priorities that are all due in `lead` seconds, and check
+ * their order. With `restart`, stop the worker before that time and start
+ * another one after it. Return false if the machine was too busy to send them
+ * all before the time. */
 static bool same_time_in(const char *const *flags, const char *group,
                          bool restart, time_t lead)
 {
@@ -209,7 +210,7 @@ static bool same_time_in(const char *const *flags, const char *group,
     return in_time;
 }
 
-/* Do that with as much lead as this machine needs. */
+/* Try longer leads until this machine sends all messages before the time. */
 static void same_time(const char *const *flags, const char *group, bool restart)
 {
     time_t lead = 2;

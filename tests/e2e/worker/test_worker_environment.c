@@ -39,7 +39,7 @@ static void emptied(const char *only, const char *const *handler)
     cr_assert(strstr(r.err, " done=1 "), "%s", r.err);
 }
 
-/* Run it with no variable, and with one. */
+/* Run a worker with no variable, and one with a variable. */
 static void both(const char *const *handler)
 {
     emptied(NULL, handler);

@@ -320,7 +320,7 @@ Test(worker_flow, a_refused_start_says_why_in_a_plain_line)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* event=parked_full recommends this. */
+/* The log event parked_full recommends a higher --max-parked. */
 Test(worker_flow, a_higher_max_parked_lets_messages_in_at_once)
 {
     const char *q = harness_queue(0, 0);

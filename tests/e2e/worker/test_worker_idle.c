@@ -11,8 +11,8 @@ TestSuite(worker_idle, .init = harness_init, .fini = harness_fini);
 
 enum { IDLE_S = 10 };
 
-/* Count the system calls that return within IDLE_S, by strace; -1: the worker
- * cannot be traced. */
+/* Let strace count the system calls that return within IDLE_S seconds. Return
+ * -1 if the worker cannot be traced. */
 static long calls_returned(const struct harness_process *w)
 {
     char pid[16], seconds[16];
@@ -22,7 +22,7 @@ static long calls_returned(const struct harness_process *w)
     snprintf(seconds, sizeof seconds, "%d", IDLE_S);
     struct harness_process *s = harness_program(
         "strace", "-f", "-qq", "-o", harness_path("trace"), "-p", pid);
-    /* strace writes the call that each thread waits in when it attaches. */
+    /* When strace attaches, it writes the call in which each thread waits. */
     harness_until(!harness_running(s) || harness_exists("trace"), 5000);
     if (!harness_running(s))
         return -1;
@@ -63,7 +63,7 @@ Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* Private memory of the worker, without custody and libraries. */
+/* RssAnon counts private memory, without custody and libraries. */
 Test(worker_idle, it_has_less_than_a_mebibyte_of_its_own)
 {
     struct harness_process *w =

@@ -32,7 +32,7 @@ static const char *refused(const struct harness_result *r, int status)
 #define start(...)                                                           \
     harness_run("mqworker", "--state-dir", harness_state_dir(), __VA_ARGS__, \
                 "--", RECORD)
-/* Do the same under a system limit set by prlimit(1). */
+/* Start the worker under a system limit that prlimit(1) sets. */
 #define start_limited(limit, ...)                                         \
     harness_run("prlimit", limit, harness_bin("mqworker"), "--state-dir", \
                 harness_state_dir(), __VA_ARGS__, "--", RECORD)
@@ -117,7 +117,7 @@ Test(worker_limits, RLIMIT_MSGQUEUE_is_71_with_the_arithmetic)
     struct harness_result r = start_limited("--msgqueue=1000", "--queue-depth",
                                             "10", "--message-size", "256", q);
     const char *line = refused(&r, 71);
-    /* 10*256 + 48*10 + 48*10 */
+    /* 3520 = 10*256 for bodies + 48*10 + 48*10 for the kernel's structures */
     static const char *const words[] = {"RLIMIT_MSGQUEUE", "3520", "1000",
                                         "ulimit -q"};
     for (size_t i = 0; i < 4; i++)

@@ -28,8 +28,8 @@ TestSuite(replay_twice, .init = harness_init, .fini = harness_fini);
 #define mqdlq(verb, ...) \
     harness_run("mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
 
-/* A handler that notes its attempt, mark and body, waits for the file "go" and
- * exits with the status in it. */
+/* A handler that notes its attempt, the mark of a repeat and the body, waits
+ * for the file "go" and exits with the status in it. */
 #define GATED                                                  \
     "echo begin $MQW_ATTEMPT $MQW_REDELIVERED $(cat) >>runs\n" \
     "until [ -s go ]; do sleep 0.01; done\n"                   \
@@ -49,7 +49,7 @@ static const struct harness_letter *letter(const char *message)
     return l;
 }
 
-/* Start a worker with two threads and that handler. */
+/* Start a worker with two threads and the handler GATED. */
 static struct harness_process *gated(const char *option, const char *value)
 {
     return harness_worker(q, "-c", "2", option, value, "--",
@@ -61,7 +61,7 @@ static void open_gate(const char *status)
     harness_write("go", status, strlen(status));
 }
 
-/* The message that mqdlq sent. */
+/* The message that mqdlq sent in copy_take. */
 static char copied[1024];
 static size_t copied_size;
 
@@ -81,7 +81,7 @@ static void copy_send(void)
 
 #define LETTERS "SELECT count(*) FROM messages WHERE state >= 3"
 
-/* Wait until the worker has dropped so many copies. */
+/* Wait until the worker has dropped `n` copies. */
 static void dropped(const struct harness_process *w, size_t n)
 {
     harness_until(harness_log_count(w, DUPLICATE) >= n, LIMIT);
@@ -250,8 +250,8 @@ Test(replay_twice, a_kill_with_a_copy_in_the_queue_leaves_one_run_at_a_time)
 }
 
 /* Both copies are in slots when the worker is killed, and the one received
- * first is not linked to the letter. It was received while its token was
- * missing from the store, as if the store could not be read. */
+ * first is not linked to the letter. While it was received, its token named
+ * another row, as if the store could not be read. */
 Test(replay_twice, a_kill_with_both_copies_in_slots_leaves_one)
 {
     start();
@@ -278,7 +278,7 @@ Test(replay_twice, a_kill_with_both_copies_in_slots_leaves_one)
 
 /* ---- forged replays ---- */
 
-/* Send as the user nobody if possible. */
+/* Send `text`; if this is root, as the user nobody. */
 static void forge(const char *text)
 {
     int status;
@@ -417,7 +417,7 @@ Test(replay_twice, nor_pass_its_group_by_way_of_the_store)
     harness_until(
         harness_sql(q, "SELECT count(*) FROM messages WHERE row = 2") > 0,
         LIMIT);
-    sleep(5); /* It is due by then; that nothing runs cannot be waited for. */
+    sleep(5); /* It is due by then. That it does not run is no event. */
     cr_assert_eq(harness_lines("runs"), 0);
     cr_assert_eq(mqdlq("replay", q, "1").status, 0);
     harness_until_lines("runs", 4, LIMIT);

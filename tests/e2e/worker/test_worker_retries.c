@@ -14,9 +14,9 @@ TestSuite(worker_retries, .init = harness_init, .fini = harness_fini);
 #define SPAN   harness_handler("span")
 #define RECORD harness_handler("record")
 
-/* Allowed delay on a busy machine; on an idle one the contract is 50 ms. */
+/* Allowed delay on a busy machine; on an idle one, 50 ms are promised. */
 #define LATE_MS 400
-#define RUNS    3 /* one of so many must be on time */
+#define RUNS    3 /* tries; one must be on time */
 
 /* Read `n` start times (monotonic ns) behind the first `skip`. */
 static void starts_read(uint64_t *start, size_t skip, size_t n)

@@ -16,8 +16,8 @@ TestSuite(worker_signals, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
-/* A handler that runs until the file "go" exists, and notes its id at its start
- * and end. */
+/* A handler that runs until the file "go" exists, and notes the message id at
+ * its start and end. */
 #define UNTIL_GO                                                     \
     "--", "sh", "-c",                                                \
         "echo $MQW_ID >>started; while [ ! -e go ]; do sleep 0.01; " \
@@ -34,8 +34,8 @@ static void go(void)
 }
 
 /* Check that the next worker runs the message again with the same id, as the
- * first attempt, marked, and that no crash was counted: one crash would make it
- * dead. */
+ * first attempt, marked as a repeat. With --max-crashes 1, it would be dead if
+ * a crash had been counted. */
 static void ran_again(const char *q, const char *id)
 {
     char want[128];
@@ -219,7 +219,7 @@ Test(worker_signals, usr2_pauses_and_cont_resumes)
     harness_signal(w, SIGUSR2);
     harness_wait_log(w, "event=paused", 5000);
     harness_send_text(q, "during");
-    /* The only thread has looked for messages by then. */
+    /* When SIGTTIN is logged, the only thread has looked for messages. */
     harness_signal(w, SIGTTIN);
     harness_wait_log(w, "event=max_concurrency", 5000);
     cr_assert_eq(harness_queue_length(q), 1);
@@ -310,7 +310,8 @@ Test(worker_signals, the_lowered_cap_holds)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "2", UNTIL_GO);
     harness_wait_log(w, "event=started", 5000);
-    /* A work item that looks at the queue now may take a message later. */
+    /* A work item that is looking at the queue could take a message after the
+     * cap was lowered, so let all threads sleep. */
     (void)harness_settled(w, 20000);
     harness_signal(w, SIGTTOU);
     harness_wait_log(w, "old=2 new=1", 5000);
@@ -341,7 +342,7 @@ Test(worker_signals, a_handlers_own_signals_do_not_reach_the_worker)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* As nohup(1) does, and a shell for background jobs. */
+/* nohup(1) ignores signals for its command, a shell for background jobs. */
 Test(worker_signals, signals_that_were_ignored_at_the_start_stay_ignored)
 {
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT};
@@ -382,7 +383,7 @@ Test(worker_signals, a_stray_signal_is_logged_and_ends_nothing)
     cr_assert_eq(harness_wait(w, 5000), 0);
 }
 
-/* Each message logs more than a twentieth of what the pipe holds. */
+/* Each of 20 messages logs more than a twentieth of what the pipe holds. */
 Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
 {
     const char *q = harness_queue(10, 256), *log = harness_path("log");
@@ -404,9 +405,9 @@ Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
         harness_run("mqctl", "--state-dir", harness_state_dir(), "doctor", q);
     cr_expect(strstr(r.out, "nothing is reading its log: "), "%s%s", r.out,
               r.err);
-    /* mqctl's answer waits for the fsync of the pause note, which takes longer
-     * than mqctl waits on a busy disk. A single EX_TEMPFAIL is therefore no
-     * sign that the worker waits for its log. */
+    /* mqctl's answer waits for the fsync of the pause note, which on a busy
+     * disk may take longer than mqctl waits. A single EX_TEMPFAIL is therefore
+     * no sign that the worker waits for its log. */
     for (int i = 0; i < 5; i++) {
         r = harness_run("mqctl", "--state-dir", harness_state_dir(), "pause",
                         q);
