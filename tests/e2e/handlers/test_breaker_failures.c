@@ -54,8 +54,8 @@ static void thousand(const char *pause, unsigned fails_ms, unsigned most)
     size_t letters;
     harness_letters(q, &letters);
     cr_assert_eq(letters, 0);
-    /* Messages that were not tried while the breaker was open have lost no
-     * attempt. */
+    /* A message that was not tried while the breaker was open has lost no
+     * attempt: each has run as attempt 1. */
     cr_assert_geq(harness_lines_with("tries", "1"), 1000);
     cr_assert_lt(harness_lines("tries"), 1000 + most + 5);
 }
@@ -67,7 +67,8 @@ Test(breaker_failures, a_thousand_messages_cost_under_20_tries_in_10_s)
 
 Test(breaker_failures, with_a_pause_of_100_ms_they_cost_few_tries_as_well)
 {
-    /* Probes after 0.1, 0.3, 0.7, 1.5 and 3.1 s. */
+    /* Five failures open the breaker, two handlers may run beside them, four
+     * probes follow (at 0.1, 0.3, 0.7 and 1.5 s), and two tries are spare. */
     thousand("100ms", 2500, 5 + 2 + 4 + 2);
 }
 
@@ -85,7 +86,7 @@ Test(breaker_failures, pauses_double_up_to_16_times_the_first)
     harness_until(harness_log_count(w, "pause=640ms") >= 3, SOON_MS);
     for (size_t i = 0; i < 4; i++)
         cr_assert_eq(harness_log_count(w, pauses[i]), 1, "%s", pauses[i]);
-    /* Each probe is one try, and probes continue every 640 ms. */
+    /* The first opening takes two tries, each failed probe one more. */
     harness_until(harness_lines("tries") ==
                       harness_log_count(w, "event=breaker_open") + 1,
                   SOON_MS);
@@ -111,7 +112,8 @@ Test(breaker_failures, after_it_closed_the_first_pause_is_short_again)
     harness_until(harness_log_count(w, "event=breaker_open") >= 4, SOON_MS);
     cr_assert_eq(harness_log_count(w, "pause=50ms"), 2);
     cr_assert_eq(harness_lines("done"), 1);
-    /* The probes, the successful one, and the two failures that opened it. */
+    /* One try for each opening, one more for the two that no probe caused, and
+     * the successful probe. */
     harness_until(harness_lines("tries") ==
                       harness_log_count(w, "event=breaker_open") + 3,
                   SOON_MS);
@@ -133,7 +135,7 @@ Test(breaker_failures, the_state_and_its_reason_are_in_log_and_title)
     cr_assert_not_null(strstr(line, q), "%s", line);
     harness_until(strstr(title(w), "[breaker open: exit 7]"), SOON_MS);
     cr_assert_not_null(strstr(title(w), q), "%s", title(w));
-    /* While probes fail, the title must show it as open. */
+    /* While probes fail, the title must show the breaker as open. */
     harness_wait_log(w, "pause=200ms", SOON_MS);
     cr_assert_not_null(strstr(title(w), "[breaker open: exit 7]"), "%s",
                        title(w));
@@ -200,7 +202,7 @@ Test(breaker_failures, one_probe_at_a_time)
         q, "-c", "4", "--breaker-failures", "2", "--breaker-pause", "1s",
         "--backoff", "1h", "--", HANDLER);
     harness_wait_log(w, "event=breaker_open", SOON_MS);
-    /* Handlers that ran beside the second failure have ended by then. */
+    /* Wait for the handlers that ran beside the second failure. */
     harness_until(harness_log_count(w, "event=retry") +
                           (size_t)harness_queue_length(q) ==
                       8,

@@ -18,7 +18,8 @@ TestSuite(denied, .init = harness_init, .fini = harness_fini);
     "while read -r _ id size _; do head -c $size >/dev/null; read -r _\n" \
     "echo OK $id; done"
 
-/* Run a worker under the filter until its message is done. */
+/* Run a worker in which system call `call` fails with `err`, until its message
+ * is done. */
 static struct harness_result run(const char *q, const char *call, int err,
                                  const char *const *handler)
 {

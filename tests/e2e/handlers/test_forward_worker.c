@@ -93,7 +93,7 @@ Test(forward_worker, what_waits_goes_at_once_and_waits_there)
     }
 }
 
-/* The message gets the slot that a stored message had before. */
+/* With -c 1, the second message gets the slot that the delayed one had. */
 Test(forward_worker, what_comes_after_a_delayed_message_is_not_delayed)
 {
     const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
@@ -371,7 +371,8 @@ Test(forward_worker, a_kill_at_any_moment_loses_nothing_and_marks_repeats,
     free(copies);
 }
 
-/* Kill a worker at a step, and let the next one finish its message. */
+/* Let a worker kill itself at the step `point`, and the next one finish its
+ * message. */
 static void killed_at(const char *from, const char *to, const char *point)
 {
     struct harness_process *w;

@@ -114,8 +114,8 @@ Test(plugin, a_message_that_crashes_it_is_dead_and_all_others_are_done)
                  harness_read("runs", NULL));
 }
 
-/* Run three `quiet` messages beside one that aborts. Only that one may die; a
- * crash beside others must not be its last. */
+/* Run three `quiet` messages beside one that aborts. Only that one may die, and
+ * only of a crash in which it ran alone. */
 static void beside(const char *quiet, const char *aborts, const char *max)
 {
     const char *q = harness_queue(0, 0);
@@ -144,8 +144,8 @@ Test(plugin, what_ran_beside_a_message_that_crashes_it_is_done)
     beside("nap", "abort", "3");
 }
 
-/* Four messages were running at the first crash; the second one shows which is
- * to blame. */
+/* Four messages were running at the first crash; the second crash shows which
+ * of them is to blame. */
 Test(plugin, what_ran_beside_it_is_done_even_if_one_crash_is_the_last)
 {
     beside("nap", "abort", "1");
@@ -161,7 +161,7 @@ Test(plugin, retries_that_ran_beside_it_are_done_even_if_one_crash_is_the_last)
     beside("later nap", "later abort", "1");
 }
 
-/* Return the number of threads: the folder has a folder for each. */
+/* Return the number of threads: /proc/PID/task has a folder for each. */
 static long threads(const struct harness_process *w)
 {
     char tasks[64];
@@ -185,7 +185,7 @@ Test(plugin, its_queue_made_again_and_again_costs_no_thread)
     for (int i = 1; i <= TIMES; i++) {
         mq_unlink(q);
         mqd_t mq = mq_open(q, O_CREAT | O_RDWR | O_CLOEXEC, 0600, &attr);
-        cr_assert_neq(mq, (mqd_t)-1); /* unless the worker was faster */
+        cr_assert_neq(mq, (mqd_t)-1); /* made here or by the worker */
         mq_close(mq);
         harness_send_text(q, "more");
         harness_until_lines("runs", (size_t)i + 1, 5000);
@@ -252,8 +252,8 @@ Test(plugin, one_that_is_cancelled_by_a_stop_counts_no_failure)
     cr_assert_eq(harness_log_count(w, "event=dead"), 0);
 }
 
-/* Return the path of a file in docs/, which is in the working directory of make
- * or in $MQW_DOCS. */
+/* Return the path of a file in docs/, which is $MQW_DOCS or else in the working
+ * directory of make. */
 static const char *docs(const char *name)
 {
     static char path[4096];

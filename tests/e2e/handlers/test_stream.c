@@ -31,13 +31,13 @@ static void send(const char *body)
     harness_send_text(queue, body);
 }
 
-/* Return true if so many messages are done. */
+/* Return true if at least `n` messages are done. */
 static bool done(struct harness_process *w, size_t n)
 {
     return harness_log_count(w, "event=done") >= n;
 }
 
-/* Return the n-th head that a child has read. */
+/* Return the n-th head line that a child has read, from 0. */
 static const char *head(size_t n)
 {
     static char line[512];

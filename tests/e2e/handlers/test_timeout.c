@@ -28,7 +28,7 @@ TestSuite(timeout, .init = harness_init, .fini = harness_fini);
     STUBBORN(file) IN_SESSION(file) DAEMON(file) NOTE(file) "sleep 1000"
 #define PROCESSES 4
 
-/* Return true if no process of the file exists any more, not even as a
+/* Return true if no process with a pid in the file exists, not even as a
  * zombie. */
 static bool gone(const char *file)
 {
@@ -41,7 +41,7 @@ static bool gone(const char *file)
     return true;
 }
 
-/* Count the running processes of the file. */
+/* Count the running processes with a pid in the file. */
 static size_t alive(const char *file)
 {
     const char *at = harness_read(file, NULL);
@@ -58,8 +58,8 @@ static long slow(void)
     return text ? strtol(text, NULL, 10) : 1;
 }
 
-/* An upper bound of time must hold in one of so many runs, because the machine
- * may be busy. */
+/* An upper bound of time must hold in one of RUNS runs, because the machine may
+ * be busy. */
 #define RUNS 3
 
 /* Return the ms between the first lines of two kinds in the log. */
@@ -70,7 +70,7 @@ static long took_ms(struct harness_process *w, const char *from, const char *to)
     return (run_line_ms(harness_wait_log(w, to, 20000)) - start + day) % day;
 }
 
-/* Return a number from the worker's last line. */
+/* Return the number behind `field` in the line event=stopped. */
 static long number(struct harness_process *w, const char *field)
 {
     const char *line = harness_wait_log(w, "event=stopped", 20000);
@@ -79,8 +79,8 @@ static long number(struct harness_process *w, const char *field)
     return strtol(at + strlen(field), NULL, 10);
 }
 
-/* Let a handler with a stubborn tree of processes reach its limit; nothing of
- * it may be left. Return the ms from the limit until the thread was free. */
+/* Let a handler with a stubborn tree of processes reach its limit; no process
+ * may be left. Return the ms from the limit until the thread was free. */
 static long nasty_ended(void)
 {
     const char *q = harness_queue(0, 0);
@@ -257,7 +257,7 @@ Test(timeout, a_stopped_handler_is_continued_to_end)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* Stop a worker with a stubborn tree by a signal; nothing of it may be left. */
+/* Stop a worker with a stubborn tree by a signal; no process may be left. */
 static void stopped_by(int signal)
 {
     const char *q = harness_queue(0, 0);
@@ -324,7 +324,7 @@ Test(timeout, each_message_has_one_verdict_however_near_to_its_limit)
                        harness_handler("nap"));
     printf("near the limit: seed %u\n", seed);
     for (long i = 0; i < n; i++) {
-        /* The start takes most of a millisecond. */
+        /* Naps of 18.2 to 20.2 ms; a start adds most of a millisecond. */
         snprintf(body, sizeof body, "%d", 18200 + rand_r(&seed) % 2000);
         /* One message in ten is in time even if a start takes longer. */
         harness_send_text(q, i % 10 ? body : "MQW/1\ntimeout: 60000\n\n18200");

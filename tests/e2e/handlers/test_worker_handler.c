@@ -18,7 +18,7 @@ TestSuite(worker_handler, .init = harness_init, .fini = harness_fini);
 /* A shell handler that finally writes a line to the file "done". */
 #define SHELL(script) "--", "sh", "-c", script "; echo >>done"
 
-/* Run one message by a worker with that handler, and stop the worker. */
+/* Let a worker with these arguments run one message, and stop it. */
 #define run_once(queue, ...)                                             \
     do {                                                                 \
         struct harness_process *w_ = harness_worker(queue, __VA_ARGS__); \
@@ -107,12 +107,12 @@ Test(worker_handler, the_workers_own_environment_is_passed_on)
     cr_assert_null(variable("MQW_X_OLD"));
 }
 
-/* sh is used because one of our programs might have a sanitizer. */
+/* sh is the handler: our programs may have descriptors of a sanitizer. */
 Test(worker_handler, no_descriptor_but_0_1_and_2_is_open)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    /* The worker inherits a descriptor by mistake. */
+    /* Descriptor 7 is open in the worker by mistake. */
     struct harness_process *w =
         harness_program("sh", "-c", "exec 7</dev/null; exec \"$@\"", "sh",
                         harness_bin("mqworker"), "--state-dir",
@@ -145,7 +145,7 @@ Test(worker_handler, the_body_is_neither_argument_nor_variable_nor_shell_text)
     cr_assert_not_null(memmem(seen, size, "\0a $b\0", 6), "its own arguments");
 }
 
-/* The worker runs in the foreground of a terminal. */
+/* The worker runs in the foreground of a terminal, which no handler may get. */
 Test(worker_handler, it_has_no_terminal_to_wait_for)
 {
     const char *q = harness_queue(0, 0);
