@@ -8,7 +8,7 @@ TestSuite(dead_limit, .init = harness_init, .fini = harness_fini);
     harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \
                 __VA_ARGS__)
 
-/* Let so many more messages die. */
+/* Let `n` more messages die, so that `dead` have died in all. */
 static void die(const char *q, int n, long dead)
 {
     for (int i = 0; i < n; i++)
@@ -59,7 +59,7 @@ Test(dead_limit, is_off_until_it_is_set_and_live_then)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* No program asks again: the worker looks by itself at the right time. */
+/* No message follows: the worker looks again by itself at the right time. */
 Test(dead_limit, keep_dead_removes_each_when_its_time_is_over)
 {
     const char *q = harness_queue(0, 0);

@@ -43,8 +43,8 @@ static const char *custody(void)
     return harness_custody(queue);
 }
 
-/* Check that the worker exits with 0 and logs that it kept so many messages,
- * and that custody is empty; then remove custody. */
+/* Check that the worker exits with 0 and logs that it kept `kept` messages, and
+ * that custody is empty; then remove custody. */
 static void stops_with_kept(struct harness_process *w, unsigned kept)
 {
     char want[64];
@@ -75,7 +75,7 @@ static void run_alone(void)
     cr_assert_eq(harness_busy_slots(queue), 0);
 }
 
-/* Compare body, attempt and mark of each run, in order. */
+/* Check body, attempt and mark of each run, in order: "a/1/0 b/2/1 ". */
 static void runs_check(const char *want)
 {
     char got[1024] = "", body[64];
@@ -280,7 +280,8 @@ Test(kept, what_waits_behind_a_bounded_run_is_kept)
     ends_in_order("continue", "0.3 ", "0.0 0.1 0.2 0.3 ");
 }
 
-/* Without its place, a letter would go behind the messages that wait for it. */
+/* If its place were not kept, a letter would go behind the messages that wait
+ * for it. */
 Test(kept, a_letter_on_its_way_is_still_the_first_of_its_held_group)
 {
     struct harness_process *w;
@@ -320,7 +321,8 @@ Test(kept, of_two_letters_on_their_way_both_go_first)
     mqdlq("replay", "--all", queue);
     harness_until(harness_queue_length(queue) == 0, LIMIT);
     harness_until(turns_rows(queue, "state = 4") == 2, LIMIT);
-    harness_until_lines("turns", 7, LIMIT); /* two each, turns_passed, one */
+    harness_until_lines("turns", 7, LIMIT); /* both letters: 4, turns_passed: 2,
+                                             * one runs again: 1 */
     harness_signal(w, SIGTERM);
     stops_with_kept(w, 3);
     cr_assert_eq(turns_rows(queue, "state = 1 AND flags & 4"), 2);
@@ -351,7 +353,7 @@ Test(kept, a_full_disk_leaves_them_in_custody_and_says_so)
     runs_check("a/1/1 b/1/1 ");
 }
 
-/* Kill a worker at a step after it has terminated two handlers. */
+/* Let a worker kill itself at a step after it has terminated two handlers. */
 static void killed_at(const char *point)
 {
     char at[64];

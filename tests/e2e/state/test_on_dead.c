@@ -111,9 +111,9 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Later letters have their turn immediately, however long the first one waits,
- * and their success does not shorten its wait. So after the last of them, the
- * first one waits for 4 seconds and not for 1. */
+/* Later letters have their turn immediately while the first one waits. Their
+ * success does not reset the backoff of the first one, so that its next wait is
+ * 4 seconds and not 1. */
 Test(on_dead, a_letter_that_always_fails_holds_up_no_other)
 {
     const char *q = harness_queue(0, 0);
@@ -155,7 +155,8 @@ static uint64_t waiting(const char *q)
     return head.gauges[COUNTERS_ON_DEAD];
 }
 
-/* No command runs for a letter that was removed, and nothing else happens. */
+/* No command runs for a removed letter: the idle worker must notice by itself
+ * that none waits. */
 Test(on_dead, an_idle_worker_shows_that_none_waits_any_more)
 {
     const char *q = harness_queue(0, 0);
@@ -194,7 +195,7 @@ Test(on_dead, a_hook_that_never_ends_is_ended_and_holds_up_nobody)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* The killed worker leaves a hook that continues. */
+/* The killed worker leaves its hook running. */
 Test(on_dead, a_hook_that_a_kill_cut_off_runs_again_and_alone)
 {
     const char *q = harness_queue(0, 0);

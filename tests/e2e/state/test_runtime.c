@@ -182,8 +182,8 @@ Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)
     cr_assert_eq(harness_lines_with("done", "kept"), 1);
 }
 
-/* Shrink a tmpfs to one block more than is used. Return false if it became too
- * small meanwhile. */
+/* Shrink a tmpfs to one block more than is used. Return false if the use grew
+ * meanwhile. */
 static bool full_made(const char *folder)
 {
     struct statvfs room;
@@ -204,7 +204,7 @@ Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
     cr_assert_eq(mkdir(small, 0700), 0);
     memory_at(small, "size=16k,mode=0700");
     harness_send_text(q, "kept");
-    /* 2 x 2 + 64 + 16 slots of 128 + 256 bytes */
+    /* 84 slots are 2 x 2 + 64 + 16; 384 bytes are 128 + 256. */
     struct harness_result r = plain(q, "-c", "2", "--runtime-dir", small);
     cr_assert_eq(r.status, 73, "%s", r.err);
     cr_assert(
@@ -221,7 +221,7 @@ Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
     struct harness_process *w = harness_worker(
         q, "-c", "2", "--runtime-dir", small, "--", harness_handler("record"));
     harness_wait_log(w, "event=started", SOON_MS);
-    /* The worker may touch a page of its counters between the two calls. */
+    /* The worker may touch a page of its counters between statvfs and mount. */
     harness_until(full_made(small), SOON_MS);
     r = ctl("set", q, "max-concurrency=50");
     cr_assert_neq(r.status, 0);
@@ -232,7 +232,7 @@ Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Start a worker without the capability; `limit` is what it may lock. */
+/* Start a worker without CAP_IPC_LOCK that may lock `limit` of memory. */
 static struct harness_process *may_lock(const char *q, const char *limit)
 {
     return harness_program("setpriv", "--bounding-set=-ipc_lock", "prlimit",
@@ -403,7 +403,7 @@ Test(runtime, what_others_do_in_a_shared_volume_is_noticed)
     harness_wait_log(w, line, SOON_MS);
     r = as_user("1001", "mv", moved, folder_q);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    /* The hint of file_gone names the event as well */
+    /* "queue=" is looked for because the hint of file_gone names file_back. */
     harness_wait_log(w, "event=file_back queue=", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
@@ -448,7 +448,7 @@ Test(runtime, another_directory_is_refused_until_the_messages_are_done)
     cr_assert(strstr(r.err, was) && strstr(r.err, drain), "%s", r.err);
     cr_assert(!harness_exists(other));
     cr_assert_eq(harness_lines("runs"), 1, "nothing was touched");
-    /* Do what the line says; the environment does not matter. */
+    /* Do what the error says; $RUNTIME_DIRECTORY must not matter. */
     w = harness_start(&(struct harness_spec){
         .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), q,
                              "--", harness_path("handler")),
@@ -520,7 +520,7 @@ Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
               "%s", said);
     w = worker(q); /* the worker creates the queue again */
     in_runs("held");
-    /* The handler must have exited */
+    /* Kill the worker only after the handler has exited. */
     harness_until(ctl_number(q, "done") == 1, SOON_MS);
     harness_kill(w);
     said = ctl_out("remove", q);
@@ -546,8 +546,8 @@ Test(runtime, what_is_in_flight_outlives_its_state_directory)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A handler that fails once, and hangs in its second run until the file `ok`
- * exists. */
+/* A handler that succeeds once the file `ok` exists. Before that, it fails in
+ * the first run of a message and hangs in the second. */
 #define RETRIED                                                               \
     "--backoff", "1ms", "--", "sh", "-c",                                     \
         "read m; echo $m $MQW_ATTEMPT $MQW_REDELIVERED >>runs; [ -e ok ] && " \
@@ -583,8 +583,8 @@ Test(runtime, a_retry_in_flight_outlives_its_state_directory)
     cr_assert_eq(harness_log_count(w, "event=custody_of_other_store"), 0);
 }
 
-/* Two containers that use the same path for their state directories and share
- * memory. */
+/* Renames stand for two containers that have the same path for their state
+ * directories and share memory. */
 Test(runtime, messages_of_another_store_are_left_alone)
 {
     const char *q = harness_queue(0, 0), *ours = harness_path("ours");

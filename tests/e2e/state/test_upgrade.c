@@ -35,8 +35,9 @@ static const char *in_memory(const char *q)
     return harness_runtime_folder(q);
 }
 
-/* Make the folders of archive $1 those of a queue, $2 and $3, in boot $4 of the
- * machine; "": the machine was restarted since, so memory is empty. */
+/* Unpack archive $1 as a queue's folders: $2 on disk, $3 in memory, of boot $4
+ * of the machine. An empty $4 stands for a restart, after which memory is
+ * empty. */
 static const char place[] =
     "umask 077\n"
     "mkdir golden; tar -xzf $1 -C golden\n"
@@ -45,7 +46,7 @@ static const char place[] =
     "sed -i \"s|^folder .*|folder $3|; s|^home .*|home $2|\" $2/runtime\n"
     "[ -z \"$4\" ] || sed -i \"s/^boot .*/boot $4/\" $2/runtime\n";
 
-/* Return this boot of the machine as a worker names it in `runtime`. */
+/* Return this boot of the machine as a worker writes it to `runtime`. */
 static const char *boot_now(void)
 {
     const char *q = harness_queue(0, 256);
@@ -108,7 +109,7 @@ static const char *sum(const char *q)
         .out;
 }
 
-/* ---- one that can be read ---- */
+/* ---- state that can be read ---- */
 
 /* A handler that notes attempt and mark and never fails. */
 #define HANDLER "read -r b; echo \"$b $MQW_ATTEMPT $MQW_REDELIVERED\" >>ran"
@@ -175,8 +176,8 @@ static size_t letters(const char *q)
     return count;
 }
 
-/* Run everything by a current worker, whenever it is due; the next worker must
- * find nothing. */
+/* Let a worker of this version run all messages, due or not; the next worker
+ * must find nothing. */
 static void all_ran(const char *q, size_t lines)
 {
     struct harness_process *w = worker(q, "--max-attempts=9");
@@ -207,7 +208,7 @@ static void replayed(const char *q, size_t lines)
     cr_assert_eq(letters(q), before - 1);
 }
 
-/* Check that the store has what it had. */
+/* Check that all stored messages ran, and no dead letter. */
 static void waited(bool marked)
 {
     ran("retry", 1, 2, 2, marked);
@@ -243,7 +244,7 @@ Test(upgrade, what_a_kill_left_is_run)
     replayed(q, lines);
 }
 
-/* Only files on disk are left. The tools are run first. */
+/* Only files on disk are left. The tools read them before a worker does. */
 Test(upgrade, what_a_reboot_left_is_run)
 {
     const char *q = harness_queue(0, 256);
@@ -256,7 +257,7 @@ Test(upgrade, what_a_reboot_left_is_run)
     cr_assert(strstr(r.out, "retry"), "%s", r.out);
     all_ran(q, 16);
     cr_assert_eq(harness_lines_with("ran", "running"), 0);
-    waited(true); /* custody has the marks */
+    waited(true); /* custody, which is lost, knew what had run */
     letter(q, "again 1", "rejected");
     cr_assert_eq(letters(q), 3);
 }
@@ -309,7 +310,7 @@ Test(upgrade, a_store_of_the_archive_gets_the_tables_of_a_new_one)
                      "run tests/golden/make, or raise STORE_VERSION");
 }
 
-/* ---- one that cannot be read ---- */
+/* ---- state that cannot be read ---- */
 
 /* Check status 78 with these words. */
 static void refused(struct harness_result r, const char *words)
@@ -324,8 +325,8 @@ static struct harness_result worker_refused(const char *q)
                        "--exit-when-idle", q, "--", "true");
 }
 
-/* Check that mqctl refuses where it needs both files; doctor prints the same
- * words. */
+/* Check that verbs of mqctl which need store and custody refuse, and that
+ * doctor prints the same words. */
 static void tools_refuse(const char *q, const char *words)
 {
     static const char *const verbs[] = {"list", "groups"};
@@ -383,7 +384,7 @@ Test(upgrade, custody_of_another_version_is_refused_and_stays_as_it_is)
     cr_assert_str_eq(sum(q), before);
 }
 
-/* Done messages that are still in the spool would run again. */
+/* `ends` names done messages of the spool; without it they would run again. */
 Test(upgrade, ends_of_a_newer_version_are_refused_and_stay_as_they_are)
 {
     const char *q = harness_queue(0, 256), *before, *path;

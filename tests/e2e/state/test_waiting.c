@@ -39,7 +39,7 @@ static long waits(const char *q)
     return rows(q, "waiting") + rows(q, "parked");
 }
 
-/* Send a message with that delay. */
+/* Send a message that is due in `s` seconds. */
 static void delayed(const char *q, long s)
 {
     char text[96];
@@ -109,7 +109,7 @@ Test(waiting, what_is_due_runs_at_the_bound_and_the_queue_goes_on_by_itself)
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     const char *stopped = harness_wait_log(w, "event=stopped", 0);
     cr_assert(strstr(stopped, "done=20 retried=20 dead=0"), "%s", stopped);
-    /* Logged when it begins and when it is over, not for each message. */
+    /* Each waiting_full, except perhaps the last, has its waiting_room. */
     size_t full = harness_log_count(w, "event=waiting_full");
     cr_assert_geq(full, 1);
     cr_assert_leq(full - harness_log_count(w, "event=waiting_room"), 1);
@@ -222,8 +222,8 @@ Test(waiting, a_replay_that_fails_waits_as_others_do_and_done_makes_room)
     cr_assert(strstr(harness_wait_log(w, "event=stopped", 0), "done=2"));
 }
 
-/* Leave 4 waiting rows by a worker that is killed or stopped. The next worker
- * with that bound takes nothing, one with a higher bound the rest. */
+/* Let a worker that is killed or stopped leave 4 waiting rows. The next worker
+ * with that bound must take nothing, one with a higher bound the rest. */
 static void left(bool killed)
 {
     const char *q = harness_queue(0, 0);
@@ -258,7 +258,7 @@ Test(waiting, a_start_after_a_kill_knows_what_waits)
     left(true);
 }
 
-/* Start a worker that fails each message once. */
+/* Start a worker whose handler fails once for each message. */
 static struct harness_process *once(const char *q)
 {
     return harness_worker(q, "-c", "2", "--max-waiting", "4", "--max-crashes",

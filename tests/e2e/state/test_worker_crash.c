@@ -1,5 +1,5 @@
-/* test_worker_crash.c - mqworker: one killed worker; tests/crash has many
- * kills */
+/* test_worker_crash.c - mqworker: after one kill of the worker; tests/crash has
+ * many kills */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -14,7 +14,8 @@ TestSuite(worker_crash, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 
-/* A handler that notes its environment and its pid, and stays. */
+/* A handler that notes its environment, its pid and that of a child in a
+ * session of its own, and stays. */
 #define STAYS                                                              \
     "--", "sh", "-c",                                                      \
         "setsid sleep 1000 & echo \"$MQW_ID $MQW_ATTEMPT $MQW_REDELIVERED" \
@@ -58,8 +59,8 @@ Test(worker_crash, the_message_of_a_killed_worker_runs_again_and_says_so)
 
 /* ---- a /proc without processes ---- */
 
-/* Start the worker in a namespace of its own, after a shell has run `first`;
- * NULL: not permitted. */
+/* Start the worker in a namespace of its own, after a shell has run `first`.
+ * Return NULL if that is not permitted. */
 static struct harness_process *elsewhere(const char *flag, const char *first,
                                          const char *q)
 {
@@ -94,9 +95,9 @@ static void still_killed(const char *q, pid_t pid)
               r.out);
 }
 
-/* Check that the worker refuses to start while a message may be running, with
- * the reason; nothing is lost, and the leftover handler is terminated before
- * the next run. */
+/* Check that a worker which sees no processes refuses to start while a message
+ * may be running, and says why. The next worker must terminate the leftover
+ * handler and run the message again. */
 static void blind_check(const char *flag, const char *first, const char *why)
 {
     const char *q = harness_queue(0, 0);
@@ -142,8 +143,8 @@ Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
 
 /* ---- a handler that kills the worker ---- */
 
-/* Run a body. `poison` kills the worker while others run. $1 is the body, $2
- * its mark. */
+/* Run the body $1, marked as a repeat by $2 = 1. The body `poison` kills the
+ * worker while others run. */
 #define BODY                                                  \
     "one() {\n"                                               \
     "    case $1 in\n"                                        \
@@ -235,7 +236,7 @@ Test(worker_crash, so_is_one_of_a_window)
 
 /* ---- another PID namespace ---- */
 
-/* A handler that kills its worker and continues until the file `go` exists. */
+/* A handler whose first run kills the worker and waits for the file `go`. */
 #define OUTLIVES                                                             \
     "--", "sh", "-c",                                                        \
         "echo \"begin $MQW_REDELIVERED\" >>spans\n"                          \

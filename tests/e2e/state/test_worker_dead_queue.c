@@ -27,7 +27,7 @@ static void next_check(const char *queue, const char *body, unsigned priority)
     cr_assert_eq(got_priority, priority);
 }
 
-/* Wait until the store has so many letters. */
+/* Wait until the store has `count` letters. */
 static void letters_left(const char *q, size_t count)
 {
     size_t n = SIZE_MAX;
@@ -232,9 +232,9 @@ static void slot_letter(const char *q)
     harness_sql(q, "UPDATE messages SET state = 3 WHERE state = 4");
 }
 
-/* The head was running alone and dies at the start. Letters are moved in the
- * order of their deaths, so when the head has moved, the one in the slot was
- * passed over. */
+/* The head was running alone, so one crash makes it dead at the start. Letters
+ * are moved in the order of their deaths: when the head has moved, the letter
+ * in the slot was passed over. */
 Test(worker_dead_queue, a_letter_in_a_slot_is_not_moved_by_the_recovery)
 {
     const char *q = harness_queue(0, 0), *dead = harness_queue(0, 256);

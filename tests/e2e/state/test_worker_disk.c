@@ -35,7 +35,7 @@ static struct harness_process *full_worker(const char *q)
     return w;
 }
 
-/* Check that the worker has looked for work and taken nothing. */
+/* Let the worker look for work; `left` messages must stay in the queue. */
 static void taken_check(struct harness_process *w, const char *q, long left)
 {
     harness_signal(w, SIGTTIN);
@@ -165,7 +165,7 @@ static void tool_run(const char *const *argv)
               argv[0], r.status, r.err);
 }
 
-/* SQLite maps its -shm file: a store into a page without a disk block is a
+/* SQLite maps its -shm file: writing to a page without a disk block raises
  * SIGBUS. */
 Test(worker_disk, a_start_or_a_look_is_never_ended_by_a_full_disk_s_signal)
 {
@@ -212,7 +212,7 @@ static const char *line_of(const char *out, const char *level, const char *what)
 #define DOCTOR(q) \
     harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), (q))
 
-/* Letters cannot be removed without space either. */
+/* No advice to purge: letters cannot be removed without space either. */
 Test(worker_disk, doctor_calls_a_full_disk_bad_and_looks_for_room_elsewhere)
 {
     disk_mount("1m");
@@ -274,7 +274,7 @@ Test(worker_disk, a_read_only_file_system_is_named_with_its_mount_point)
     cr_assert(strstr(r.err, "Read-only file system"), "%s", r.err);
 }
 
-/* df -h shows free space then. */
+/* Without free inodes, df -h still shows free space. */
 Test(worker_disk, no_inodes_left_is_said_as_such)
 {
     disk_mount("4m");
@@ -295,7 +295,7 @@ Test(worker_disk, no_inodes_left_is_said_as_such)
     }
 }
 
-/* Set the soft limit, which can be raised again. */
+/* Set the soft limit of the worker's file size, which can be raised again. */
 static void file_limit(struct harness_process *w, rlim_t bytes)
 {
     struct rlimit limit;
@@ -304,7 +304,7 @@ static void file_limit(struct harness_process *w, rlim_t bytes)
     cr_assert_eq(prlimit(harness_pid(w), RLIMIT_FSIZE, &limit, NULL), 0);
 }
 
-/* The signal of that limit would kill the worker as well. */
+/* SIGXFSZ, which the kernel sends at that limit, must not kill the worker. */
 Test(worker_disk, a_limit_of_the_file_size_is_a_full_disk)
 {
     enum { LETTERS = 10 };

@@ -26,7 +26,7 @@ TestSuite(worker_files, .init = faults_init, .fini = harness_fini,
 /* A handler that rejects all bodies except "good". */
 #define GOOD_ONLY \
     "--", "sh", "-c", "read b; echo $b >>runs; [ $b = good ] || exit 65"
-/* More than the event name, which the hint of file_gone contains. */
+/* "queue=" is needed because the hint of file_gone has the event name. */
 #define FILE_BACK "event=file_back queue="
 /* A handler that runs until a file with the name of the body exists. */
 #define UNTIL                                                           \
@@ -60,7 +60,7 @@ static void shell(const char *q, const char *command)
     cr_assert_eq(r.status, 0, "%s: %d: %s", command, r.status, r.err);
 }
 
-/* Count the worker's answers to orders to raise the cap. The thread that gives
+/* Count the worker's answers to orders to raise the cap. The thread that logs
  * them looks at the queue as well. */
 static size_t looked(const struct harness_process *w)
 {
@@ -139,7 +139,7 @@ Test(worker_files, removed_directories_are_made_again)
 }
 
 /* Grow the store so that a copy takes a while. The new row belongs to no
- * letter, because a list would print it. */
+ * letter, so that no list prints it. */
 static void store_fatten(const char *q)
 {
     sqlite3 *db = NULL;
@@ -168,8 +168,8 @@ static bool copying(const char *q)
     return is;
 }
 
-/* Open files are closed when the process exits, even if a plugin never
- * returns. */
+/* The exit of the process closes all files, even if a plugin never returns. So
+ * the stop must wait until the store is written. */
 Test(worker_files, a_stop_that_leaves_a_plugin_behind_waits_for_the_store)
 {
     const char *q = harness_queue(0, 0);
@@ -181,7 +181,7 @@ Test(worker_files, a_stop_that_leaves_a_plugin_behind_waits_for_the_store)
     store_fatten(q);
     harness_send_text(q, "hang");
     harness_until_lines("runs", 2, 10000);
-    /* The copy may have been too quick */
+    /* Repeat it if the copy was too quick to be seen. */
     for (size_t seen = 0, starts = 1; !seen; starts++) {
         cr_assert_leq(starts, 10);
         shell(q, "rm -f $S/store.db*");
@@ -236,7 +236,8 @@ Test(worker_files, a_stop_saves_a_store_whose_name_is_taken)
     harness_wait_letters(q, 3, 5000);
 }
 
-/* A verdict stays in its slot meanwhile, so a kill loses neither message. */
+/* While the store is away, the verdict stays in its slot: a kill loses
+ * nothing. */
 Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
 {
     const char *q = harness_queue(0, 0);
@@ -311,7 +312,7 @@ Test(worker_files, a_moved_store_is_waited_for)
     moved_away("mv $S/store.db $S/x", "mv $S/x $S/store.db");
 }
 
-/* The file does not come back by itself. */
+/* A moved file does not come back by itself: to wait would be bad advice. */
 Test(worker_files, mqdlq_calls_a_moved_store_moved)
 {
     const char *q = harness_queue(0, 0);
@@ -343,7 +344,7 @@ Test(worker_files, a_moved_runtime_folder_is_waited_for)
     moved_away("mv $R $R.away", "mv $R.away $R");
 }
 
-/* The worker's pid is in the counters, which were moved as well. */
+/* doctor must not need the counters for the pid: they were moved as well. */
 Test(worker_files, doctor_names_a_runtime_folder_that_was_moved)
 {
     const char *q = harness_queue(0, 0);
@@ -395,7 +396,7 @@ Test(worker_files, a_removed_custody_is_made_again_when_nothing_runs)
     cr_assert_str_eq(harness_read("runs", NULL), "one 0\ntwo 0\ntwo 1\n");
 }
 
-/* The note that names the folder comes back as well. */
+/* The file `runtime`, which names the folder, must come back as well. */
 Test(worker_files, a_removed_runtime_folder_is_made_again)
 {
     const char *q = harness_queue(0, 0);
@@ -483,7 +484,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
     harness_signal(w, SIGCONT);
     started(w, 2);
     harness_until(steered(q), 5000);
-    /* The worker may write there meanwhile */
+    /* rm fails if the worker writes to the folder meanwhile. */
     shell(q, "until rm -rf $S; do :; done");
     started(w, 3);
     harness_until(steered(q), 5000);
@@ -492,7 +493,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
     cr_assert(access(file(q, "control"), F_OK) < 0);
 }
 
-/* A later kill finds the ends that were noted, so nothing is in doubt. */
+/* The restarted worker notes ends again: a later kill leaves none in doubt. */
 Test(worker_files, a_removed_file_of_ends_puts_nothing_in_doubt)
 {
     const char *q = harness_queue(0, 0);
@@ -585,8 +586,8 @@ Test(worker_files, an_unmount_under_it_is_noticed_at_work)
     harness_wait_letters(q, 3, 5000);
 }
 
-/* Return the switch that stops an ext4 file system as a disk error does; NULL:
- * there is none. */
+/* Return the file of /sys that makes an ext4 file system act as after a disk
+ * error; NULL: there is none. */
 static const char *error_of(const char *device)
 {
     const char *path = harness_path("/sys/fs/ext4/%s/trigger_fs_error",
@@ -594,7 +595,7 @@ static const char *error_of(const char *device)
     return access(path, W_OK) == 0 ? path : NULL;
 }
 
-/* Without failed messages the worker writes nothing and would not notice it. */
+/* No message fails, so the worker writes nothing and must look by itself. */
 Test(worker_files, an_error_of_the_disk_stops_the_taking)
 {
     const char *q = harness_queue(0, 0);
@@ -625,7 +626,7 @@ Test(worker_files, an_error_of_the_disk_stops_the_taking)
     free(device);
 }
 
-/* Start a worker with a failing call. */
+/* Start a worker in which system calls fail (fault_start). */
 static struct harness_process *faulty(const char *q, const char *fault)
 {
     return fault_start(fault, "tally",
@@ -637,8 +638,8 @@ Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "good\n");
-    /* Each look makes two such calls. Other changes in the worker's folders
-     * make it look immediately. */
+    /* Six calls fail with EROFS, and each look makes two of them. Changes in
+     * the worker's folders make it look immediately. */
     struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:6");
     const char *line = harness_wait_log(w, "event=read_only", 10000);
     cr_assert(strstr(line, "remount,rw"), "%s", line);

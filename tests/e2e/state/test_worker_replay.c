@@ -194,7 +194,7 @@ static void in_flight_check(const char *change)
     cr_assert_eq(harness_log_count(w, "event=letters_recalled"), 0);
 }
 
-/* The container was recreated: the boot is the same, the queues are new. */
+/* As if the container was recreated: the same boot, but new queues. */
 Test(worker_replay, one_in_flight_is_not_recalled)
 {
     in_flight_check("UPDATE messages SET boot = 'another' WHERE state = 4");
@@ -299,7 +299,8 @@ static bool boot_id_cover(void)
                  MS_BIND, NULL) == 0;
 }
 
-/* A service with ProtectKernelTunables= sees the kernel's boot id. */
+/* mqdlq sees the other boot id. The worker sees the kernel's, as a service with
+ * ProtectKernelTunables= does. */
 Test(worker_replay, two_boot_ids_in_one_run_of_the_machine_recall_nothing)
 {
     const char *q = harness_queue(0, 0);

@@ -147,8 +147,8 @@ Test(worker_restart, a_drain_while_it_stops_to_start_again_ends_it)
     cr_assert_eq(harness_log_count(w, "event=started queue="), 1);
 }
 
-/* If the worker is killed before it restarts, the next one needs the note to
- * find the folder with messages in flight. */
+/* If the worker is killed before it restarts, the next one needs the file
+ * `runtime` to find the messages in flight. */
 Test(worker_restart, the_note_of_the_folder_is_back_before_the_stop)
 {
     const char *q = harness_queue(0, 0);
@@ -168,7 +168,7 @@ Test(worker_restart, the_note_of_the_folder_is_back_before_the_stop)
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
-/* The state folder is the runtime folder as well. */
+/* Here the state folder is the runtime folder as well. */
 Test(worker_restart, the_totals_go_on_although_their_only_file_was_removed)
 {
     const char *q = harness_queue(0, 0), *dir = harness_state_dir();
