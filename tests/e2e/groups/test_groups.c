@@ -191,8 +191,8 @@ static void eighth_check(const char *order, unsigned low)
     cr_assert_eq(seen, low);
 }
 
-/* Send 5 normal messages and then 40 of high priority, so that the queue does
- * not reorder them. */
+/* Send 5 normal messages, wait until they were taken, so that the queue cannot
+ * reorder them, and send 40 of high priority. */
 static void lows_then_highs(const char *q)
 {
     for (unsigned i = 1; i <= 5; i++)

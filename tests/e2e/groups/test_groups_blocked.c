@@ -1,6 +1,6 @@
 /* test_groups_blocked.c - mqworker: a blocked group hardly delays other groups
  *
- * MQW_TEST_FULL=1: as many groups and messages as the documentation promises.
+ * MQW_TEST_FULL=1 takes as many groups and messages as the docs promise.
  */
 #include "tests/harness/harness.h"
 #include "tests/harness/turns.h"
@@ -16,7 +16,7 @@ TestSuite(groups_blocked, .init = harness_init, .fini = harness_fini,
 
 #define FAILING "--max-attempts", "1000000", "--jitter", "0"
 
-/* Return `full` if MQW_TEST_FULL is set. */
+/* Return `full` if MQW_TEST_FULL is set, else `usual`. */
 static unsigned scale(unsigned usual, unsigned full)
 {
     const char *text = getenv("MQW_TEST_FULL");
@@ -33,7 +33,7 @@ static void head_fails(struct harness_process *w, const char *q)
     harness_wait_log(w, "event=retry ", 10000);
 }
 
-/* Send `count` messages of the same group and wait until all were taken. */
+/* Send `count` messages of group a and wait until all were taken. */
 static void behind(const char *q, unsigned count)
 {
     for (unsigned i = 1; i <= count; i++)
@@ -137,8 +137,8 @@ Test(groups_blocked, a_failing_head_never_stops_others_message_by_message)
 
 /* ---- a backlog ---- */
 
-/* Send one message of group b and wait until it is started. Returns how many
- * messages of group a were started before it since then. */
+/* Send one message of group b and wait until it starts. Return how many
+ * messages of group a were started in between. */
 static size_t waits(const char *q, unsigned number)
 {
     char body[32];
@@ -159,8 +159,8 @@ static size_t waits(const char *q, unsigned number)
 }
 
 /* Check how long group b waits beside a backlog of 10,000 messages of group a.
- * Its message is received when a handler has asked for work three times at
- * most, because three places take turns. Then it waits at most a quantum for
+ * Three sources of work take turns, so its message leaves the queue after each
+ * handler has taken at most three others. Then it waits at most a quantum for
  * each handler. */
 static void backlog_check(unsigned handlers)
 {

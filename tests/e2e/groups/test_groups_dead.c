@@ -147,7 +147,7 @@ Test(groups_dead, a_held_group_goes_on_when_its_head_was_discarded)
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
 }
 
-/* Discard all letters by an mqdlq that is killed at that step. */
+/* Discard all letters by an mqdlq that kills itself at the step `point`. */
 static void discard_until(const char *q, const char *point)
 {
     const char *program = harness_handler("../../points/bin/mqdlq");
@@ -164,8 +164,8 @@ static void discard_until(const char *q, const char *point)
                  harness_stderr(p, NULL));
 }
 
-/* The worker waits for writes to the store: one writer died before its write,
- * the other before it could close the file. */
+/* The worker watches the store for writes: one writer dies before its write,
+ * the other after it but before it closes the file. */
 Test(groups_dead, a_writer_that_is_killed_keeps_no_group_held)
 {
     const char *q = harness_queue(0, 0);

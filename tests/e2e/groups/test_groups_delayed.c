@@ -27,8 +27,8 @@ static void send_delayed(const char *q, unsigned count, const char *delay)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* Only as many as the lookahead wait in slots; otherwise no slot would be left
- * to run one. */
+/* Only --lookahead of the due messages may wait in slots; otherwise no slot
+ * would be left to run one. */
 Test(groups_delayed, more_are_due_at_once_than_there_are_slots)
 {
     const char *q = harness_queue(0, 0);

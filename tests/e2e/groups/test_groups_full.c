@@ -35,8 +35,8 @@ static void send_delayed(const char *q, unsigned count, const char *delay)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* They must not take a slot each, although their group has no room and the
- * store cannot record that they left it. */
+/* Due messages must not take a slot each, although their group has no room for
+ * them and the store can record nothing. */
 Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
 {
     enum { DELAYED = 60 };
@@ -123,7 +123,7 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
 /* ---- more slots in the file than the worker asks for ---- */
 
 #define BODY_BYTES 256
-/* With such bodies a file of 32 more slots fills its last page as well. */
+/* 32 slots of 384 bytes are 3 pages: the file ends with a full page. */
 enum { WHOLE_PAGES = 66 * 32 };
 
 /* Make the custody file of a killed worker with a message in each slot: these
@@ -157,8 +157,8 @@ static void all_taken(const char *q, unsigned slots, const char *headers)
     harness_write(path, killed, size);
 }
 
-/* The worker before had a larger --lookahead. Every slot is taken by a message
- * that waits for its group, so the worker must make room; a due message is
+/* As if the worker before had a larger --lookahead, every slot is taken by a
+ * message that waits for its group. The worker must make room; a due message is
  * loaded into it and goes back to the store. */
 static void starts_with_all_taken(unsigned slots)
 {
@@ -226,8 +226,8 @@ Test(groups_full, a_start_that_gets_no_slots_runs_what_has_no_group,
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* A message of a group is taken through a free slot, of which there would never
- * be one. */
+/* A message of a group needs a free slot to be taken, and none would ever
+ * become free. */
 Test(groups_full, a_start_that_gets_no_slots_and_needs_one_says_so,
      .init = faults_init)
 {

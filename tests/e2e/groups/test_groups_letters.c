@@ -51,8 +51,8 @@ static void ends(struct harness_process *w, const char *q, const char *order)
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
 }
 
-/* The letter returns to its group by its row, which must not count as a
- * replay. */
+/* If the handler cannot be started, the letter returns to its group by its row,
+ * which must not count as a replay. */
 Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
 {
     const char *q = harness_queue(0, 0);
@@ -80,7 +80,7 @@ Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
     ends(w, q, "0.0 0.1 0.2 ");
 }
 
-/* In the store it would not be a letter any more and would lose its place. */
+/* Parked in the store, it would be no letter any more and lose its place. */
 Test(groups_letters, one_behind_another_that_fails_keeps_its_place)
 {
     const char *q = harness_queue(0, 0);
@@ -101,7 +101,7 @@ Test(groups_letters, one_behind_another_that_fails_keeps_its_place)
     ends(w, q, "0.0 0.1 0.2 0.3 ");
 }
 
-/* No other message of its group can be parked; other messages run. */
+/* The second letter can neither run nor be parked; the worker must not spin. */
 Test(groups_letters, one_behind_another_that_fails_costs_no_processor)
 {
     const char *q = harness_queue(0, 0);
@@ -138,7 +138,7 @@ Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
     harness_wait_log(w, "event=retry ", 10000);
     mqdlq("replay", q, l[0].id);
     turns_passed(q);
-    /* A mqctl that waits takes 3 s */
+    /* An mqctl that waits takes 3 s, and on a busy machine any may. */
     for (int i = 0; i < 5 && took >= 3000; i++) {
         began = harness_now_ms();
         r = harness_run("mqctl", "cancel", "--state-dir", harness_state_dir(),
@@ -172,11 +172,11 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
     ends(w, q, "0.0 0.1 ");
 }
 
-/* ---- one that dies without a lease ---- */
+/* ---- a message that dies without a run ---- */
 
-/* Start a worker for the recreated queue, whose messages have at most 120
- * bytes, while the store has one of 150 bytes of group a that is due in some
- * seconds. */
+/* Store a message of 150 bytes of group a that is due in some seconds. Then
+ * recreate the queue for messages of at most 120 bytes and start a worker for
+ * it. */
 static struct harness_process *shrunk(const char *q)
 {
     char large[256];
@@ -230,10 +230,10 @@ Test(groups_letters, a_delayed_one_that_dies_while_another_runs_holds_its_group)
     waits(w, q, "0.5 ", "0.5 0.6 0.7 ");
 }
 
-/* ---- one that is past its time before it is due ---- */
+/* ---- a message that expires before it is due ---- */
 
-/* The message takes long to die here, and no message of its group may pass it
- * meanwhile. None of our programs sends such a header. */
+/* While the store is locked, the message cannot die, and no message of its
+ * group may pass it. None of our programs sends such a header. */
 Test(groups_letters, one_that_expired_before_it_is_due_holds_its_group)
 {
     const char *q = harness_queue(0, 0);
