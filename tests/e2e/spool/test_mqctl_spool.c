@@ -15,7 +15,7 @@ TestSuite(mqctl_spool, .init = harness_init, .fini = harness_fini);
  * with SPOOLED rows behind it, of priorities 0 and 1 in turn. */
 #define spool_fill(q) spool_fill_most((q), "1000")
 
-/* Do the same with this --max-waiting. */
+/* Start such a worker with --max-waiting `most`. */
 static struct harness_process *spool_fill_most(const char *q, const char *most)
 {
     struct harness_process *w = ctl_worker(
@@ -34,7 +34,7 @@ static struct harness_process *spool_fill_most(const char *q, const char *most)
     return w;
 }
 
-/* Wait until handlers have run that many messages. */
+/* Let handlers go on until they have run `n` messages, and stop the worker. */
 static void run_all(struct harness_process *w, size_t n)
 {
     harness_write("open", "", 0);
@@ -528,7 +528,7 @@ Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
     r = ctl("explain", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    /* One of the messages may have been taken. */
+    /* No number is checked: one of the messages may have been taken. */
     cr_assert_not_null(strstr(r.out, " messages of the spool come before it"),
                        "%s", r.out);
     cr_assert_eq(ctl("explain", q, "01ARZ3NDEKTSV4RRFFQ69G5FAV").status, 66);

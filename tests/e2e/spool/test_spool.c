@@ -51,7 +51,7 @@ static void first_runs(const char *queue)
     harness_until(harness_exists("runs"), 20000);
 }
 
-/* Return the first byte of line `n` (from 0) of `out`. */
+/* Copy line `n` (from 0) of `out` to `text`; return its length, or 0. */
 static char line_at(size_t n, char text[64])
 {
     const char *at = harness_read("out", NULL);
@@ -90,8 +90,8 @@ Test(spool, a_sender_does_not_wait_for_handlers_and_the_order_is_the_queues)
     cr_assert(spooled(q) == 0);
 }
 
-/* Check what the first or last log line says about messages left in the queue
- * and in the spool. */
+/* Check how many messages in the queue and in the spool the line of this event,
+ * the first or the last one, has at its end. */
 static void left_logged(struct harness_process *w, const char *event,
                         long in_queue, int64_t in_spool)
 {
@@ -122,7 +122,7 @@ Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
     cr_assert(harness_sql(q, "SELECT boot IS NULL FROM spool_state") == 1);
     left_logged(w, "event=stopped", 0, spooled(q));
     left = spooled(q);
-    /* Also a worker without it */
+    /* A worker without --spool runs them as well. */
     w = harness_worker(q, "-c", "1", "--", gated());
     left_logged(w, "event=started", 0, left);
     harness_until_lines("out", 51, 30000);
@@ -211,8 +211,8 @@ static int64_t rows_of_one(const char *sync)
     return rows;
 }
 
-/* A handler may be a millisecond late, and then the message waits. Under the
- * thread sanitizer that is so in all but one of about thirty tries. */
+/* A handler may start a millisecond late, and then the message waits and has a
+ * row: under the thread sanitizer in all but one of about thirty tries. */
 Test(spool, always_writes_one_before_it_runs_and_waiting_only_those_that_wait)
 {
     int late = 0;
@@ -265,14 +265,14 @@ Test(spool, a_stop_names_what_a_full_spool_leaves_in_the_queue)
     cr_assert(harness_queue_length(q) == 10);
     cr_assert(harness_log_count(w, "event=spool_left") == 1);
     cr_assert(harness_log_count(w, "left=10 error=\"the spool is full\"") == 1);
-    /* The number that the log recommends. */
+    /* Do what the log recommends: a larger --spool. */
     w = harness_worker(q, "--spool=100", "-c", "1", "--", gated());
     harness_until_lines("out", 31, 30000);
     cr_assert(harness_stop(w, 10000) == 0);
     cr_assert(harness_log_count(w, "event=spool_left") == 0);
 }
 
-/* The rest of the queue is moved to the spool as in a running worker. */
+/* A stop moves the rest of the queue to the spool as a running worker does. */
 Test(spool, a_stop_that_empties_the_queue_has_a_delayed_one_wait_for_its_time)
 {
     const char *q = harness_queue(10, 256);
@@ -351,8 +351,8 @@ Test(spool, what_is_larger_than_the_queue_takes_now_is_a_letter)
     cr_assert(spooled(q) == 0);
 }
 
-/* Messages behind the rows fill the few slots of a worker without --spool, and
- * each batch frees its own. */
+/* Messages behind the rows fill the few slots of a worker without --spool. It
+ * must go on with the slots that each batch frees. */
 Test(spool, turned_off_it_goes_on_when_what_comes_has_all_slots)
 {
     const char *q = harness_queue(10, 64);
@@ -445,7 +445,7 @@ Test(spool, a_letter_that_is_sent_again_leaves_nothing_in_it)
     cr_assert(spooled(q) == 0);
 }
 
-/* Send a number of messages of each priority. */
+/* Create the file `inversions` and map it, to share it with the plugin. */
 static struct inversions *shared(void)
 {
     static const struct inversions none;

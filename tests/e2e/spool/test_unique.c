@@ -80,7 +80,7 @@ Test(unique, it_survives_a_restart_and_the_loss_of_custody)
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
-/* The message whose handler was killed is still the first. */
+/* The message of the killed worker is still the first with its key. */
 Test(unique, a_message_is_no_duplicate_of_itself)
 {
     const char *q = harness_queue(0, 0);
@@ -99,8 +99,8 @@ Test(unique, a_message_is_no_duplicate_of_itself)
     cr_assert_str_eq(harness_read("runs", NULL), "0\n1\n");
 }
 
-/* Its retries and its delay do not count as duplicates, however long they
- * take. */
+/* Retries and a delay do not make a message a duplicate, even if its key has
+ * passed to a later message. */
 Test(unique, what_waited_in_the_store_runs_when_its_time_is_over)
 {
     const char *q = harness_queue(0, 0);
@@ -243,7 +243,7 @@ Test(unique, a_spool_gives_the_key_to_the_one_that_came_first)
     push(q, "--priority", "0");
     harness_until_lines("runs", 1, SOON_MS);
     snprintf(first, sizeof first, "%.26s", push(q, "--unique", "k"));
-    /* In the queue, the higher priority would come first. */
+    /* In the queue, the later one would come first by its priority. */
     harness_until(ctl_number(q, "spooled") == 1, SOON_MS);
     push(q, "--unique", "k", "--priority", "9");
     push(q, "--unique", "other", "--priority", "9");
@@ -275,7 +275,7 @@ Test(unique, a_spool_that_is_killed_knows_the_keys_of_what_waits)
     push(q, "--unique", "waits");
     push(q, "--unique", "runs");
     harness_write("open", "", 0);
-    /* A worker without the spool */
+    /* Start a worker without --spool. */
     w = ctl_worker(q, "--", "sh", "-c", "echo again >>runs");
     harness_until(harness_log_count(w, "reason=duplicate") >= 2, SOON_MS);
     harness_until_lines("runs", 3, SOON_MS); /* one message ran before */
