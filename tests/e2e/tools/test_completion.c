@@ -144,8 +144,8 @@ static void ask(const char *shell, const char *script)
     const char *q = harness_queue(0, 0);
     char queue[128], all[4096] = "";
 
-    /* Where /dev/mqueue is not mounted and cannot be, queues are found by the
-     * folders of their workers. */
+    /* A worker must have run: where /dev/mqueue cannot be mounted, queues are
+     * found by the folders of their workers. */
     cr_assert_eq(
         harness_wait(harness_worker(q, "--exit-when-idle=0s", "--", "true"),
                      10000),
@@ -233,8 +233,8 @@ static const char *one_letter(void)
     return q;
 }
 
-/* Complete ids by $1, a way to complete a line; the script fails unless they
- * are those of the letter and of the message. */
+/* Complete ids by the shell function complete_line. The script fails unless
+ * they are those of the letter and of the message. */
 #define IDS                                                                   \
     "id=$(mqctl list --json $q | grep -o '\"id\":\"[0-9A-Z]*' | tail -c 27);" \
     "[ ${#id} = 26 ];"                                                        \

@@ -545,7 +545,7 @@ Test(mqsend, a_wrong_queue_is_refused_with_what_was_meant)
     struct harness_result r = harness_run("mqsend", typo, "x");
     cr_assert_eq(r.status, 66);
     snprintf(typo, sizeof typo, "/dev/mqueue%s", q);
-    if (harness_exists(typo)) /* if names can be compared */
+    if (harness_exists(typo)) /* mqsend can compare names only there */
         cr_assert(strstr(r.err, hint), "%s", r.err);
     r = harness_run("mqsend", "hello", q);
     cr_assert_eq(r.status, 66);
@@ -568,8 +568,7 @@ Test(mqsend, a_queue_removed_meanwhile_is_not_taken_for_sent)
         harness_program("mqsend", "--repeat", "3", q, "x");
     harness_until(harness_queue_length(q) == 2, 10000);
     mqd_t held = mq_open(q, O_RDONLY | O_CLOEXEC);
-    harness_signal(p,
-                   SIGSTOP); /* the queue must not be seen full and without its
+    harness_signal(p, SIGSTOP); /* mqsend must not see it full and without its
                               * name */
     mq_unlink(q);
     char buf[ROOM];

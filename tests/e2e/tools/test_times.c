@@ -44,7 +44,7 @@ static const char *on_columns(unsigned short columns, const char *const *argv)
 
 #define on_terminal(argv) on_columns(120, argv)
 
-/* Make two letters, one of them from 2001 and with times in its header. */
+/* Import a letter of 2001 with times in its header; return its queue. */
 static const char *two_letters(void)
 {
     static const char lines[] =

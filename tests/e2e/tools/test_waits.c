@@ -12,8 +12,8 @@ TestSuite(waits, .init = harness_init, .fini = harness_fini);
 
 #define STATE harness_state_dir()
 
-/* Programs mention a wait after a second. They must do so in one of so many
- * runs, and not do so in a shorter wait, however busy the machine is. */
+/* Programs mention a wait after a second. On a busy machine, one of RUNS runs
+ * must mention a long wait, and one must not mention a short wait. */
 #define RUNS 3
 
 /* Return a full queue of two messages. */
@@ -317,7 +317,7 @@ Test(waits, nothing_advises_to_put_a_message_into_a_queue_that_is_missing)
 {
     const char *q = letters_of(1);
     const struct harness_result all[] = {
-        /* Otherwise "did you mean" would name the other queue. */
+        /* A name like the other queue's would be answered by "did you mean". */
         harness_run("mqsend", "/nothing-is-called-so", "x"),
         harness_run("mqworker", "--state-dir", STATE, "--no-create",
                     "/nothing-is-called-so", "--", "true"),
