@@ -19,7 +19,7 @@
 
 static const long steps[] = {HOUR, -HOUR};
 
-/* Shift the clock of the programs of this test by so many seconds. */
+/* Shift the clock of the programs of this test by `seconds`. */
 static void clock_set(long seconds)
 {
     char text[32];
@@ -63,8 +63,8 @@ static int log_hour(const char *line)
     return hour;
 }
 
-/* Check that the second try of "x" came when it was due by the monotonic
- * clock. */
+/* Check that the second try of "x" came `want_ms` after the first one, by the
+ * monotonic clock. */
 static void wait_check(uint64_t want_ms)
 {
     size_t n;
@@ -213,8 +213,8 @@ Test(clock_steps, a_delay_that_is_given_after_the_step_is_kept)
 
 /* ---- an instant of the wall clock ---- */
 
-/* Send messages for a time so many seconds from now, by the clock of this
- * test. */
+/* Send `n` messages that are due in `seconds`, by a clock that is `shift`
+ * seconds ahead. */
 static const char *sent_at(const char *q, long seconds, long shift, int n)
 {
     static const char *const names = "abcdefgh";
@@ -348,7 +348,7 @@ Test(clock_steps,
     /* The worker has read the clock once it has run a message. */
     harness_send_text(q, "y");
     harness_until_lines("spans", 2, SOON_MS);
-    clock_set(-HOUR); /* the clock does not matter any more */
+    clock_set(-HOUR); /* it must not matter any more */
     harness_until_lines("spans", 3, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     wait_check(4000);

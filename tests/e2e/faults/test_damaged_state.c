@@ -41,7 +41,8 @@ static const char *folder_of(const char *q)
 
 /* ---- the custody file ---- */
 
-/* Return the custody file of a worker that was killed over three messages. */
+/* Return the custody file of a worker that was killed while three messages were
+ * running. */
 static unsigned char *custody_made(const char *q, size_t *size)
 {
     for (int i = 0; i < MESSAGES; i++) {
@@ -60,7 +61,8 @@ static unsigned char *custody_made(const char *q, size_t *size)
     return copy;
 }
 
-/* Replace the state folder by one that only leads to this custody file. */
+/* Replace the state folder by one with the file `runtime` only, which leads to
+ * this custody file. */
 static void folder_fresh(const char *q, const void *custody, size_t size)
 {
     static unsigned number;
@@ -112,7 +114,8 @@ static size_t aside(const char *q, const struct harness_result *r,
     return strtoul(count + 7, NULL, 10);
 }
 
-/* Start a worker on the file with one flipped bit. */
+/* Start a worker on the file with one flipped bit: it must refuse the file and
+ * leave it, or no message may be lost. */
 static void flipped_check(const char *q, unsigned char *custody, size_t size,
                           size_t at, unsigned bit)
 {
@@ -138,8 +141,8 @@ static void flipped_check(const char *q, unsigned char *custody, size_t size,
 
 Test(damaged_state, a_bit_of_the_custody_files_header_costs_no_message)
 {
-    /* magic version head slot_head clean body stride nonce sum slots unused
-     * sequence boot id */
+    /* bytes of: magic version head slot_head clean body stride nonce sum slots
+     * unused sequence boot id */
     static const size_t at[] = {0,  7,  8,  11, 12, 16, 20, 24, 30, 32,
                                 40, 47, 48, 55, 56, 59, 60, 64, 71, 72};
     const char *q = harness_queue(0, 0);
@@ -151,8 +154,9 @@ Test(damaged_state, a_bit_of_the_custody_files_header_costs_no_message)
     free(custody);
 }
 
-/* Fields whose damage can be detected (docs/formats/custody.md) are set aside.
- * All other fields only accompany the message, which runs anyway. */
+/* A record is set aside if its damage can be detected
+ * (docs/formats/custody.md). Other fields only accompany the message, which
+ * runs anyway. */
 Test(damaged_state, a_bit_of_a_record_costs_no_message)
 {
     /* first byte, number of bytes, lowest bit */
@@ -366,7 +370,7 @@ static const char *wal_made(const char *q)
 }
 
 /* Check that the worker starts and logs how many commits are missing, and that
- * the -wal was copied unchanged. */
+ * the -wal was copied in its full size. */
 static void behind(const char *q, const char *wal, size_t size)
 {
     size_t letters, kept;

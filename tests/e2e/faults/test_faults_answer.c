@@ -1,8 +1,9 @@
 /* test_faults_answer.c - answers of a worker with failing or late calls
  *
- * A call that the worker makes to answer mqctl fails: it answers the next
- * request and goes on. And what mqctl and mqdlq print about a worker that
- * cannot answer, because it is starting, stopping or stopped by a signal.
+ * If a call fails that the worker makes to answer mqctl, the worker answers the
+ * next request and goes on. Other tests check what mqctl and mqdlq print about
+ * a worker that is starting, stopping or stopped by a signal, and so cannot
+ * answer.
  */
 #include <signal.h>
 
@@ -11,7 +12,9 @@
 TestSuite(faults_answer, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-/* Check that a worker with one failed call obeys mqctl. */
+/* Check that a worker with one failed call obeys mqctl at the next request. The
+ * first request must fail with the text `refused`, or succeed if that is
+ * NULL. */
 static void steered(const char *call, int err, const char *refused)
 {
     char fault[32];
@@ -132,7 +135,7 @@ static void verb_check(struct verb_run *v, bool gone_is_fine)
 }
 
 /* Run all verbs at the same time: a verb that waits would delay the next ones
- * beyond the interval to be tested. */
+ * until the worker has started or stopped. */
 static void verbs_run(const char *q, bool stopping)
 {
     struct verb_run all[] = {

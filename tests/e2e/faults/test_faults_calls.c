@@ -309,8 +309,8 @@ Test(faults_calls, a_message_that_was_half_received_runs_at_the_next_start)
                  harness_stderr(w, NULL));
 }
 
-/* Receive the first message by halves and stop the worker cleanly: the stop
- * reports the message and keeps it. */
+/* Let mq_receive fail after it has taken the first message, and stop the worker
+ * cleanly: the stop must report the message and keep it. */
 static void half_received_stop(const char *q)
 {
     struct harness_process *w = fault_start(
@@ -413,7 +413,7 @@ Test(faults_calls, a_watch_that_cannot_be_had_names_the_limit_it_was)
     }
 }
 
-/* The error is the same, but the process has no descriptor left. */
+/* inotify_init1 fails alike if the process has no descriptor left. */
 Test(faults_calls, a_watch_that_finds_no_descriptor_is_a_matter_of_ulimit)
 {
     const char *q = harness_queue(0, 0);

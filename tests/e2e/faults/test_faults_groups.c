@@ -190,8 +190,8 @@ static struct harness_process *holding_start(const char *queue,
     return w;
 }
 
-/* Discard the letter and check that the group goes on after so many calls
- * failed. */
+/* Discard the letter and check that the group goes on after `calls` failed
+ * calls. */
 static void let_go(struct harness_process *w, const char *queue, uint64_t calls)
 {
     uint64_t seen, failed;
@@ -203,8 +203,8 @@ static void let_go(struct harness_process *w, const char *queue, uint64_t calls)
     cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
 }
 
-/* No other program writes to the store, which would make the worker look
- * again. */
+/* No other program writes to the store, so the worker must look again by
+ * itself. */
 Test(faults_groups, a_store_that_cannot_be_read_holds_no_group_for_good)
 {
     const char *queue = harness_queue(10, 256);
@@ -221,8 +221,8 @@ Test(faults_groups, a_store_that_cannot_be_watched_holds_no_group_for_good)
     let_go(holding_start(queue, "epoll_ctl@inotify:2:12:1"), queue, 1);
 }
 
-/* What mqdlq writes can be read after its sync, which may take long on a busy
- * disk. */
+/* The worker can read what mqdlq writes only after its sync, which may take
+ * long on a busy disk. */
 Test(faults_groups, a_sync_that_takes_long_holds_no_group_for_good)
 {
     const char *queue = harness_queue(10, 256);

@@ -42,7 +42,7 @@ static void next_check(const char *queue, const char *body)
     cr_assert_arr_eq(buf, body, (size_t)n);
 }
 
-/* Wait until the store has so many letters. */
+/* Wait until the store has `count` letters. */
 static void letters_left(const char *q, size_t count)
 {
     size_t n = SIZE_MAX;

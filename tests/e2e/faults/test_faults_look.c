@@ -10,8 +10,8 @@
 TestSuite(faults_look, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-/* The first FIRST calls of malloc are tried, which include those for talking to
- * a worker, and for every call some positions spread over the run. */
+/* The first FIRST calls of malloc are tried, some of them for talking to a
+ * worker. Of every call, POSITIONS are tried, spread over the run. */
 #define FIRST     80
 #define POSITIONS 24
 
@@ -176,7 +176,7 @@ static void told(const char *const *argv, const char *fault, size_t lines,
                      out);
     for (; status == 0 && titles && *titles; titles++) {
         snprintf(line, sizeof line, "\n%s ", *titles);
-        /* Or that there are no counters */
+        /* A line about counters replaces "ended" if they are missing. */
         bool ends = strcmp(*titles, "ended") == 0;
         cr_assert(strstr(out, line) || (ends && strstr(out, "\ncounters ")),
                   "mqctl %s: %s: no line \"%s\": %s", argv[1], fault, *titles,
@@ -184,7 +184,7 @@ static void told(const char *const *argv, const char *fault, size_t lines,
     }
 }
 
-/* Do that with each call failing at its first positions. */
+/* Call told with each call failing at its first and some later positions. */
 static void told_run(const char *const *argv, const char *const *titles)
 {
     static const struct {

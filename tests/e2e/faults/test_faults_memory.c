@@ -1,6 +1,6 @@
 /* test_faults_memory.c - mqworker, mqsend, mqdlq: the Nth allocation fails
  *
- * N goes all over the run. The programs go on, or report it and stop, and
+ * N is spread over the run. The programs go on, or report it and stop, and
  * nothing is lost. $MQW_FAULT_POSITIONS is the number of positions for the
  * worker (300), a third of them with --stream and a third with --plugin.
  */
@@ -39,8 +39,8 @@ struct lane {
     unsigned sent; /* rounds of messages sent; the round is in their bodies */
 };
 
-/* Return a position from 1 to `last`: first the lowest ones in order, each of
- * which a start passes once, then a random one from each of `count` pieces. */
+/* Return a position from 1 to `last`: first the lowest ones, one for each kind
+ * of handler, then a random one from each of `count` pieces. */
 static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
 {
     if (i < LANES)

@@ -106,7 +106,7 @@ Test(faults_tools, mqsend_sends_all_or_says_so)
 
 /* ---- mqdlq ---- */
 
-/* Remove all letters. */
+/* Empty the queue and remove the state directory with all letters. */
 static void state_away(const struct tool *t)
 {
     queue_empty(t->queue);

@@ -27,7 +27,7 @@ static const char bytes[] =
     "\377\376\300\200\355\240\200 \0 \177 end";
 #define BYTES (sizeof bytes - 1)
 
-/* Headers with such bytes, all of which the worker must reject. */
+/* Headers with such bytes, which the worker must reject, and a body. */
 static const char *const headers[] = {
     "MQW/1\n\033[2J: x\n\n",           "MQW/1\ngroup: \033[2J\n\n",
     "MQW/1\nx-a: \302\233\n\n",        "MQW/1\nx-a: \342\200\256\n\n",
@@ -148,8 +148,8 @@ Test(hostile_text, mqdlq_as_json_is_json_and_gives_the_bytes_back)
     cr_assert_arr_eq(r.out, bytes, BYTES);
 }
 
-/* Count the lines of `text`, each of which must be an object, that are about
- * this queue. */
+/* Count the lines of `text` that are about this queue; each line must be an
+ * object. */
 static size_t queue_shown(const char *text, const char *name)
 {
     size_t n = 0;

@@ -1,14 +1,13 @@
-/* test_panic.c - mqworker: it never aborts without a word, and loses nothing
- * by it */
+/* test_panic.c - mqworker: an abort is logged with its reason and loses no
+ * message */
 #include <signal.h>
 
 #include "tests/e2e/faults/faults_fixture.h"
 
 TestSuite(panic, .init = faults_init, .fini = harness_fini);
 
-/* From the second call on, the timer cannot be set: the second call watches the
- * clock and may fail; of each later one a second try is made before the
- * abort. */
+/* From the second call on, timerfd_settime fails. The second call watches the
+ * clock and may fail; a later one is tried twice before the abort. */
 Test(panic, a_clock_that_cannot_be_set_is_named_before_the_abort)
 {
     const char *q = harness_queue(0, 0);
