@@ -242,7 +242,7 @@ Test(clock_steps, what_has_a_time_runs_when_the_clock_is_set_past_it)
     size_t n;
     const struct run_span *s = run_spans(&n);
     for (size_t i = 0; i < n; i++)
-        cr_assert_eq(s[i].body[0], (char)('a' + i), "in the order of sending");
+        cr_assert_eq(s[i].body[0], (char)('a' + i), "not as they were sent");
 }
 
 Test(clock_steps, what_has_a_time_waits_for_it_when_the_clock_is_set_back)
@@ -265,7 +265,7 @@ Test(clock_steps, what_has_a_time_waits_for_it_when_the_clock_is_set_back)
     /* The delay of 4 s ends after the time at which "a" would have been due. */
     send("--delay", "4s", q, "z");
     harness_until_lines("spans", 1, SOON_MS);
-    cr_assert_eq(harness_lines_with("spans", " z"), 1, "it alone");
+    cr_assert_eq(harness_lines_with("spans", " z"), 1, "not z alone");
     clock_set(HOUR);
     harness_until_lines("spans", 2, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -276,7 +276,7 @@ Test(clock_steps, what_has_a_time_is_due_by_the_clock_of_the_next_worker)
     const char *q = harness_queue(0, 0);
     sent_at(q, HOUR / 2, 0, 1);
     struct harness_process *w = worker(q, "--exit-when-idle", "--", SPAN, "0");
-    cr_assert_eq(run_end(w, SOON_MS).deliveries, 0, "not due");
+    cr_assert_eq(run_end(w, SOON_MS).deliveries, 0, "it ran too early");
     clock_set(HOUR);
     w = worker(q, "--exit-when-idle", "--", SPAN, "0");
     cr_assert_eq(run_end(w, SOON_MS).done, 1);
@@ -301,7 +301,7 @@ Test(clock_steps, a_delay_is_not_shorter_when_the_clock_is_set_between_two_runs)
     const char *q = waits("30m");
     clock_set(HOUR);
     struct harness_process *w = worker(q, "--exit-when-idle", "--", SPAN, "0");
-    cr_assert_eq(run_end(w, SOON_MS).deliveries, 0, "not due");
+    cr_assert_eq(run_end(w, SOON_MS).deliveries, 0, "it ran too early");
 }
 
 Test(clock_steps, a_delay_is_not_longer_when_the_clock_is_set_between_two_runs)
@@ -414,7 +414,7 @@ Test(clock_steps, an_open_breaker_keeps_its_times)
         harness_wait_log(w, "event=breaker_open", SOON_MS);
         clock_set(steps[i]);
         harness_until(harness_log_count(w, "event=breaker_open") >= 3, SOON_MS);
-        cr_assert_geq(harness_now_ms() - before_ms, 3000, "at 0, 1 and 3 s");
+        cr_assert_geq(harness_now_ms() - before_ms, 3000, "not at 0, 1, 3 s");
         cr_assert_eq(harness_stop(w, SOON_MS), 0);
         clock_set(0);
     }

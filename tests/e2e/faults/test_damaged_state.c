@@ -254,7 +254,7 @@ static void refused_or_run(const char *q, const char *path)
                     harness_state_dir(), q);
     cr_assert_geq(r.status, 0, "%d", r.status);
     cr_assert_eq(stat(path, &after), 0);
-    cr_assert_eq(before.st_ino, after.st_ino, "it is the same file");
+    cr_assert_eq(before.st_ino, after.st_ino, "the file was replaced");
     harness_read(path, &size);
     cr_assert_gt(size, 0);
 }
@@ -332,7 +332,7 @@ Test(damaged_state, a_large_store_is_checked_while_the_worker_runs)
                   20000);
     cr_assert_eq(harness_stop(w, 20000), 0);
     struct harness_result r = worker_run(q);
-    cr_assert_eq(r.status, 73, "a run that ends by itself: %s", r.err);
+    cr_assert_eq(r.status, 73, "not refused: %s", r.err);
 }
 
 Test(damaged_state, a_damaged_store_is_refused_or_read_and_never_replaced)
@@ -388,7 +388,8 @@ static void behind(const char *q, const char *wal, size_t size)
                      strrchr(wal, '-'));
     cr_assert_eq(kept, size);
     r = worker_run(q);
-    cr_assert_null(strstr(r.err, "event=store_behind"), "told once: %s", r.err);
+    cr_assert_null(strstr(r.err, "event=store_behind"), "told again: %s",
+                   r.err);
 }
 
 Test(damaged_state, a_store_that_lost_commits_is_told_and_a_copy_kept)
@@ -451,7 +452,7 @@ Test(damaged_state, a_store_that_is_locked_for_long_is_waited_for)
     size_t letters;
     harness_letters(q, &letters);
     cr_assert_eq(letters, 9);
-    cr_assert_eq(harness_lines("runs"), 1, "it did not run again");
+    cr_assert_eq(harness_lines("runs"), 1, "it ran again");
 }
 
 Test(damaged_state, a_start_waits_for_a_store_that_is_locked)
@@ -500,5 +501,5 @@ Test(damaged_state, a_start_beside_a_store_that_stays_locked_is_refused)
     cr_assert_eq(harness_lines("runs"), 0);
     disk_unlock(db);
     r = worker_run(q);
-    cr_assert_eq(r.status, 0, "nothing was changed: %s", r.err);
+    cr_assert_eq(r.status, 0, "still refused: %s", r.err);
 }

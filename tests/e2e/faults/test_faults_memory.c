@@ -133,7 +133,7 @@ static uint64_t calibrate(struct lane *l)
         cr_assert_eq(failed, 0);
         most = seen > most ? seen : most;
     }
-    cr_assert_gt(most, 100, "allocations are counted");
+    cr_assert_gt(most, 100, "no allocations counted");
     return most;
 }
 
@@ -168,7 +168,7 @@ static void audit(struct lane *l)
     const char *end = harness_path("%s.", l->queue);
     harness_until(harness_lines_with("done", end) >= done, 10000);
     cr_assert_eq(harness_stop(l->worker, 10000), 0);
-    cr_assert_eq(harness_lines_with("done", end), done, "none ran twice");
+    cr_assert_eq(harness_lines_with("done", end), done, "one ran twice");
     letters = harness_letters(l->queue, &dead);
     cr_assert_eq(dead, l->sent);
     for (size_t i = 0; i < dead; i++)
@@ -248,7 +248,7 @@ Test(faults_memory, mqsend_sends_all_or_says_so)
         while (harness_receive(q, body, sizeof body, NULL) >= 0)
             ;
     }
-    cr_assert_gt(n, 3, "allocations are made");
+    cr_assert_gt(n, 3, "too few allocations");
     cr_assert_eq(harness_queue_length(q), 3);
 }
 
@@ -326,7 +326,7 @@ Test(faults_memory, mqdlq_reads_all_ids_or_says_so)
         if (harness_wait(p, 0) == 0)
             cr_assert_str_eq(harness_stdout(p, NULL), whole);
     }
-    cr_assert_gt(n, SWEEP_DAYS, "allocations are made");
+    cr_assert_gt(n, SWEEP_DAYS, "too few allocations");
     sweep_end("allocations of an export");
 }
 
@@ -358,7 +358,7 @@ Test(faults_memory, mqdlq_takes_a_letter_whole_or_not_at_all)
             break;
         taken += harness_wait(p, 0) == 0;
     }
-    cr_assert_gt(n, SWEEP_DAYS, "allocations are made");
+    cr_assert_gt(n, SWEEP_DAYS, "too few allocations");
     sweep_end("allocations of an import");
     const struct harness_letter *l = harness_letters(q, &letters);
     cr_assert_geq(letters, 3 + taken + 1);

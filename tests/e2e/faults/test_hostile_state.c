@@ -57,7 +57,7 @@ static void refused(const char *q, const char *path, const char *what)
                   strstr(r.err, what) &&
                   strchr(r.err, '\n') == r.err + r.err_size - 1,
               "%s", r.err);
-    cr_assert_eq(harness_queue_length(q), 1, "nothing is taken");
+    cr_assert_eq(harness_queue_length(q), 1, "the message was taken");
     cr_assert(!harness_exists("ran"));
 }
 

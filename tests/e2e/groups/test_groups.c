@@ -46,9 +46,9 @@ Test(groups, run_in_order_one_at_a_time_and_beside_each_other)
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), all);
-    cr_assert_eq(t.count, 2 * all, "each exactly once");
+    cr_assert_eq(t.count, 2 * all, "one ran twice");
     cr_assert_leq(turns_most(&t), 8);
-    cr_assert_gt(turns_most(&t), 4, "groups run beside each other");
+    cr_assert_gt(turns_most(&t), 4, "groups waited for others");
 }
 
 Test(groups, keep_their_order_when_deliveries_fail)
@@ -70,7 +70,7 @@ Test(groups, keep_their_order_when_deliveries_fail)
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), all);
-    cr_assert_gt(t.count, 2 * all, "some were tried again");
+    cr_assert_gt(t.count, 2 * all, "no delivery failed");
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
 }
 
@@ -309,12 +309,12 @@ Test(groups, a_separator_names_the_group_of_a_raw_body)
     turns_send(q, NULL, 0, "d:5");
     harness_until_lines("runs", 5, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_eq(harness_lines_with("runs", " a a:1\n"), 1, "body whole");
+    cr_assert_eq(harness_lines_with("runs", " a a:1\n"), 1, "no whole body");
     cr_assert_eq(harness_lines_with("runs", " b b:2:3\n"), 1);
     cr_assert_eq(harness_lines_with("runs", " - none\n"), 1);
-    cr_assert_eq(harness_lines_with("runs", " h c:4\n"), 1, "header first");
+    cr_assert_eq(harness_lines_with("runs", " h c:4\n"), 1, "header ignored");
     cr_assert_eq(harness_lines_with("runs", " - d:5\n"), 1,
-                 "a header without a group says that there is none");
+                 "a header without a group got one");
 }
 
 Test(groups, raw_bodies_of_a_group_run_in_order)
@@ -334,7 +334,7 @@ Test(groups, raw_bodies_of_a_group_run_in_order)
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), 100);
-    cr_assert_eq(turns_starts(&t, "-", 0, t.count), 0, "all have a group");
+    cr_assert_eq(turns_starts(&t, "-", 0, t.count), 0, "one has no group");
 }
 
 Test(groups, a_key_before_the_separator_that_no_header_could_have_is_dead)
@@ -357,7 +357,7 @@ Test(groups, a_key_before_the_separator_that_no_header_could_have_is_dead)
     cr_assert_eq(harness_stop(w, 10000), 0);
     for (size_t i = 0; i < 4; i++)
         cr_assert_str_eq(l[i].reason, "bad-header");
-    cr_assert_eq(harness_lines("runs"), 1, "256 bytes are a key");
+    cr_assert_eq(harness_lines("runs"), 1, "a key of 256 bytes was refused");
 }
 
 Test(groups, a_delayed_message_gets_in_line_when_its_time_has_come)
@@ -382,8 +382,7 @@ Test(groups, a_delayed_message_gets_in_line_when_its_time_has_come)
     cr_assert_lt(i, 3, "a message took 6 s in each of three tries");
     harness_until(turns_done() == 2 * (i + 1), 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_str_eq(turns_order(groups[i]), "0.1 0.0 ",
-                     "its group does not wait");
+    cr_assert_str_eq(turns_order(groups[i]), "0.1 0.0 ", "its group waited");
 }
 
 Test(groups, a_handler_that_cannot_start_changes_no_order)
@@ -401,6 +400,6 @@ Test(groups, a_handler_that_cannot_start_changes_no_order)
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), 8);
-    cr_assert_eq(t.count, 16, "no attempt was made twice");
+    cr_assert_eq(t.count, 16, "one ran twice");
     cr_assert_str_eq(turns_order("a"), "0.0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 ");
 }

@@ -69,7 +69,7 @@ static uint64_t pair_run(unsigned healthy, bool blocked)
         turns_send_number(q, "a", 0, 9, i);
     harness_until(turns_done() >= want, 120000);
     start = harness_now_ms() - start;
-    cr_assert_eq(turns_done(), want, "nothing of the blocked group ran");
+    cr_assert_eq(turns_done(), want, "the blocked group ran");
     harness_until(turns_produced(), 10000);
     harness_kill(w);
     return start;
@@ -234,10 +234,10 @@ Test(groups_blocked, at_the_bound_nothing_is_received_and_the_log_says_why)
         sent++;
     size_t retries = harness_log_count(w, "event=retry ");
     harness_until(harness_log_count(w, "event=retry ") > retries + 2, 10000);
-    cr_assert_eq(harness_queue_length(q), 10, "the messages stay in the queue");
+    cr_assert_eq(harness_queue_length(q), 10, "messages left the queue");
     cr_assert_leq(turns_rows(q, TURNS_PARKED), PARKED + LOOKAHEAD);
     cr_assert_leq(sent, PARKED + 2 * LOOKAHEAD + 10);
-    cr_assert_eq(harness_log_count(w, "event=parked_full"), 1, "once");
+    cr_assert_eq(harness_log_count(w, "event=parked_full"), 1, "not once");
     turns_untell("fail", "0.0");
     for (unsigned i = sent + 1; i <= SENT; i++)
         turns_send_number(q, "a", 0, 0, i);
@@ -290,7 +290,7 @@ Test(groups_blocked, order_survives_a_restart_with_parked_messages)
     for (unsigned i = 0; i < 10; i++)
         turns_send_number(q, "b", 0, 1, i);
     harness_until(turns_done() == 10, 10000);
-    cr_assert_str_eq(turns_order("a"), "", "the head is still waited for");
+    cr_assert_str_eq(turns_order("a"), "", "one ran before its head");
     turns_untell("fail", "0.0");
     harness_until(turns_done() == 131, 30000);
     cr_assert_eq(harness_stop(w, 10000), 0);

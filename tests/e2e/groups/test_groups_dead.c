@@ -75,7 +75,7 @@ Test(groups_dead, the_next_one_goes_on_by_default)
     struct turns t = turns_read();
     turns_check(&t);
     cr_assert_eq(turns_starts(&t, "a", 0, turns_start(&t, "0.1")), 3,
-                 "not before the head is dead");
+                 "it ran before the head died");
     size_t n;
     const struct harness_letter *l = harness_letters(q, &n);
     cr_assert_eq(n, 2);
@@ -119,7 +119,7 @@ Test(groups_dead, a_held_group_waits_while_others_run)
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_str_eq(turns_order("a"), "");
     struct turns t = turns_read();
-    cr_assert_eq(turns_starts(&t, "a", 0, t.count), 1, "the head alone");
+    cr_assert_eq(turns_starts(&t, "a", 0, t.count), 1, "not only the head");
 }
 
 Test(groups_dead, a_held_group_goes_on_when_its_head_was_replayed)
@@ -403,7 +403,7 @@ Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
     turns_untell("fail", "0.0");
     harness_until(strstr(turns_order("a"), "0.0 "), 10000);
     turns_passed(q);
-    cr_assert_str_eq(turns_order("a"), "0.0 ", "there is another letter");
+    cr_assert_str_eq(turns_order("a"), "0.0 ", "it waits for no letter");
     mqdlq("replay", q, l[0].id);
     ends_in_order(w, q);
 }

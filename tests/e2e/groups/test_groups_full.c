@@ -57,7 +57,7 @@ Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
     cr_assert_eq(harness_run("sleep", "0.2").status, 0);
     disk_free();
     harness_until(turns_done() == DELAYED + 1, 40000);
-    cr_assert_leq(harness_log_count(w, "event=trouble"), 8, "no spin");
+    cr_assert_leq(harness_log_count(w, "event=trouble"), 8, "it spins");
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), DELAYED + 1);

@@ -75,7 +75,7 @@ Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
     cr_assert_eq(rename(harness_path("away"), harness_path("run")), 0);
     harness_until(strstr(turns_order("a"), "0.0 "), 10000);
     turns_passed(q);
-    cr_assert_str_eq(turns_order("a"), "0.0 ", "there is another letter");
+    cr_assert_str_eq(turns_order("a"), "0.0 ", "it waits for no letter");
     mqdlq("replay", q, l[0].id);
     ends(w, q, "0.0 0.1 0.2 ");
 }
@@ -96,7 +96,7 @@ Test(groups_letters, one_behind_another_that_fails_keeps_its_place)
     harness_wait_log(w, "event=retry ", 10000);
     mqdlq("replay", q, l[0].id);
     turns_passed(q);
-    cr_assert_eq(turns_rows(q, "state = 4"), 1, "it is a letter still");
+    cr_assert_eq(turns_rows(q, "state = 4"), 1, "it is no letter any more");
     turns_untell("fail", "0.0");
     ends(w, q, "0.0 0.1 0.2 0.3 ");
 }
@@ -147,7 +147,7 @@ Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
         cr_assert_eq(r.status, 75, "%s", r.err);
         cr_assert(strstr(r.err, "cancel with mqdlq discard"), "%s", r.err);
     }
-    cr_assert_lt(took, 3000, "it has waited for it");
+    cr_assert_lt(took, 3000, "it has waited");
     mqdlq("discard", q, l[0].id);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(turns_rows(q, "state >= 3"), 0);
@@ -249,7 +249,7 @@ Test(groups_letters, one_that_expired_before_it_is_due_holds_its_group)
     harness_send_text(q, text);
     turns_send(q, "a", 0, "0.1");
     turns_passed(q);
-    cr_assert_str_eq(turns_order("a"), "", "it is on its way to the store");
+    cr_assert_str_eq(turns_order("a"), "", "one has passed it");
     disk_unlock(db);
     cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "expired");
     waits(w, q, "", "0.1 0.7 ");

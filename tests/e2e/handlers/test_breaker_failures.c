@@ -45,7 +45,7 @@ static void thousand(const char *pause, unsigned fails_ms, unsigned most)
     size_t tries = harness_lines("tries");
     cr_assert_geq(tries, 5);
     cr_assert_lt(tries, most, "%zu tries", tries);
-    cr_assert(harness_running(sender), "the queue is full all the time");
+    cr_assert(harness_running(sender), "messages were taken while all fail");
     harness_write("good", "", 0);
     harness_until_lines("done", 1000, 40000);
     cr_assert_eq(harness_wait(sender, SOON_MS), 0);
@@ -90,7 +90,7 @@ Test(breaker_failures, pauses_double_up_to_16_times_the_first)
     harness_until(harness_lines("tries") ==
                       harness_log_count(w, "event=breaker_open") + 1,
                   SOON_MS);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0, "an open breaker stops at once");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0, "a stop waits for the breaker");
 }
 
 Test(breaker_failures, after_it_closed_the_first_pause_is_short_again)
@@ -188,7 +188,7 @@ Test(breaker_failures, time_limits_and_signals_are_failures)
     harness_signal(w, SIGTTIN); /* when it is logged, the worker has looked for
                                  * work */
     harness_wait_log(w, "event=max_concurrency", SOON_MS);
-    cr_assert_eq(harness_queue_length(q), 3, "nothing is taken");
+    cr_assert_eq(harness_queue_length(q), 3, "one was taken");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

@@ -60,7 +60,7 @@ static void refused(const char *call, const char *const *handler)
                  strerror(errs[i]));
         cr_expect(r.status == 71 && strstr(r.err, text), "%s: %d: %s", text,
                   r.status, r.err);
-        cr_expect_eq(harness_queue_length(q), 1, "nothing was taken");
+        cr_expect_eq(harness_queue_length(q), 1, "the message was taken");
     }
 }
 

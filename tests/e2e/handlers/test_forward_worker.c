@@ -365,7 +365,7 @@ Test(forward_worker, a_kill_at_any_moment_loses_nothing_and_marks_repeats,
         ;
     cr_assert_eq(before, MESSAGES, "message %zu is lost", before);
     harness_letters(from, &before);
-    cr_assert_eq(before, 0, "no crash is blamed on a message");
+    cr_assert_eq(before, 0, "a kill was blamed on a message");
     printf("forward: %d messages, %d kills, %zu copies\n", MESSAGES, kills,
            copy_count);
     free(copies);
@@ -406,5 +406,5 @@ Test(forward_worker, a_message_that_may_have_been_sent_is_sent_with_a_mark)
     cr_assert_eq(harness_lines_with("runs", " 1 1 0 - body"), 2);
     runs = strchr(harness_read("runs", NULL), '\n') + 1;
     cr_assert_eq(strncmp(runs, strchr(runs, '\n') + 1, 26), 0,
-                 "both copies have one id");
+                 "the copies differ in their id");
 }

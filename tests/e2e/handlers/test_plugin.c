@@ -202,7 +202,7 @@ Test(plugin, past_its_time_limit_it_is_cancelled_and_failed)
         harness_worker(q, ACT, "--timeout", "50ms", "--max-attempts", "1");
     const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_str_eq(l->error, "timeout 50ms", "it returned done, too late");
+    cr_assert_str_eq(l->error, "timeout 50ms", "a late done was counted");
     cr_assert_str_eq(l->reason, "exhausted");
 }
 
@@ -236,7 +236,7 @@ Test(plugin, one_that_does_not_return_gives_its_message_back_at_a_stop)
     harness_signal(w, SIGQUIT);
     cr_assert_eq(harness_wait(w, 5000), 0);
     cr_assert_eq(harness_lines_with("runs", "hang 1 1"), 1,
-                 "runs again, says so, nothing counted: %s",
+                 "no marked repeat as attempt 1: %s",
                  harness_read("runs", NULL));
 }
 

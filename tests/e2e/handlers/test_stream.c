@@ -393,7 +393,7 @@ static unsigned ran(unsigned n)
         all++;
         first += !memmem(at, size, "redelivered=1", 13);
     }
-    cr_assert_leq(first, 1, "message %u ran again and did not say so", n);
+    cr_assert_leq(first, 1, "message %u ran again without a mark", n);
     return all;
 }
 

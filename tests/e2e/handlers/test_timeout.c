@@ -133,7 +133,7 @@ Test(timeout, a_neighbour_s_tree_is_not_touched)
     harness_write("go", "", 0);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(number(w, " done="), 1);
-    cr_assert_eq(alive("near"), 2, "a success keeps what it left behind");
+    cr_assert_eq(alive("near"), 2, "what a success left was killed");
 }
 
 Test(timeout, many_at_once_end_together)
@@ -225,7 +225,7 @@ Test(timeout, what_a_handler_says_after_its_limit_is_dropped_and_logged)
             logged = harness_log_count(w, "event=handler_late") == 1 &&
                      strstr(harness_wait_log(w, "event=handler_late", 0), late);
         } while (!logged && ++runs < RUNS);
-        cr_assert(logged, "exit %s", says[i]);
+        cr_assert(logged, "exit %s not logged", says[i]);
     }
 }
 
@@ -339,5 +339,5 @@ Test(timeout, each_message_has_one_verdict_however_near_to_its_limit)
     cr_assert_eq(done + (long)letters, n, "%ld done, %zu timed out", done,
                  letters);
     cr_assert_eq(number(w, " deliveries="), n);
-    cr_assert(done > 0 && letters > 0, "%ld done of %ld", done, n);
+    cr_assert(done > 0 && letters > 0, "one kind: %ld done of %ld", done, n);
 }

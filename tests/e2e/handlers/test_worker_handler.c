@@ -129,7 +129,7 @@ Test(worker_handler, stdin_is_a_file_read_from_its_start)
     run_once(q, SHELL("test -f /dev/stdin && cat >one && cat >two; "
                       "cat /dev/stdin >three"));
     cr_assert_str_eq(harness_read("one", NULL), "body");
-    cr_assert_str_eq(harness_read("two", NULL), "", "then it is at its end");
+    cr_assert_str_eq(harness_read("two", NULL), "", "stdin not at its end");
     cr_assert(harness_exists("two"));
 }
 
@@ -142,7 +142,7 @@ Test(worker_handler, the_body_is_neither_argument_nor_variable_nor_shell_text)
     size_t size;
     const char *seen = harness_read("seen", &size);
     cr_assert_null(memmem(seen, size, "secret-body", 11));
-    cr_assert_not_null(memmem(seen, size, "\0a $b\0", 6), "its own arguments");
+    cr_assert_not_null(memmem(seen, size, "\0a $b\0", 6), "argument lost");
 }
 
 /* The worker runs in the foreground of a terminal, which no handler may get. */

@@ -82,9 +82,9 @@ Test(mqctl_spool, all_that_count_what_waits_count_it)
     cr_assert_not_null(strstr(out, "20 waiting on disk, of at most 1000000"),
                        "%s", out);
     out = ctl_out("status", NULL);
-    cr_assert_not_null(strstr(out, " 20 "), "WAITING has them: %s", out);
+    cr_assert_not_null(strstr(out, " 20 "), "not in WAITING: %s", out);
     out = ctl_out("top", "-n", "1", q);
-    cr_assert_not_null(strstr(out, " 20 "), "so has WAIT: %s", out);
+    cr_assert_not_null(strstr(out, " 20 "), "not in WAIT: %s", out);
     harness_until(title_has(w, "[1 of 1 busy, 20 waiting, 0 dead]"), SOON_MS);
     run_all(w, SPOOLED + 1);
     cr_assert_eq(metric(q, "mqworker_spooled"), 0);
@@ -162,7 +162,7 @@ Test(mqctl_spool, list_has_it_in_the_order_in_which_it_runs)
     out = ctl_out("list", "--json", "--state", "spooled", q);
     order_is(out, 0, SPOOLED);
     out = ctl_out("list", "--json", q);
-    cr_assert_eq(lines_in(out), SPOOLED + 1, "and the one that runs: %s", out);
+    cr_assert_eq(lines_in(out), SPOOLED + 1, "wrong number: %s", out);
     out = ctl_out("list", q);
     cr_assert_not_null(strstr(out, "spooled"), "%s", out);
     out = ctl_out("list", "--json", "--match", "number 7", q);
@@ -244,7 +244,7 @@ Test(mqctl_spool, list_has_what_is_due_before_it)
     snprintf(cursor, sizeof cursor, "%s", field(o, "cursor"));
     json_decref(o);
     out = ctl_out("list", "--json", "--after", cursor, q);
-    cr_assert_eq(lines_in(out), SPOOLED, "what was due is not in it: %s", out);
+    cr_assert_eq(lines_in(out), SPOOLED, "a due one is still there: %s", out);
     run_all(w, SPOOLED + 3);
 }
 
@@ -277,7 +277,7 @@ Test(mqctl_spool, a_queue_is_not_removed_over_it_and_with_force_it_stays)
     cr_assert_eq(r.status, 69);
     cr_assert_not_null(strstr(r.err, "20 messages in its spool"), "%s", r.err);
     cr_assert_not_null(strstr(r.err, "--force"), "%s", r.err);
-    cr_assert_geq(harness_queue_length(q), 0, "the queue is there");
+    cr_assert_geq(harness_queue_length(q), 0, "the queue was removed");
     r = ctl("remove", "--force", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, "20 in the spool, 1 in flight"), "%s",
@@ -343,12 +343,12 @@ Test(mqctl_spool, cancel_ends_rows_as_discarded_in_their_turn)
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
     r = ctl("cancel", "--json", "--match", "number 1", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_eq(number_of(r.out, "done"), 11, "1 and 10 to 19: %s", r.out);
+    cr_assert_eq(number_of(r.out, "done"), 11, "not 1, 10 to 19: %s", r.out);
     cr_assert_eq(ctl("cancel", q, id).status, 0);
     cr_assert_eq(lines_in(ctl_out("list", "--json", "--state", "spooled", q)),
-                 9, "they are not listed");
+                 9, "a cancelled one is listed");
     r = ctl("cancel", q, id);
-    cr_assert_eq(r.status, 66, "it does not wait any more: %s", r.err);
+    cr_assert_eq(r.status, 66, "cancelled once more: %s", r.err);
     r = ctl("explain", q, id);
     cr_assert_not_null(strstr(r.out, "cancelled"), "%s", r.out);
     harness_write("open", "", 0);
@@ -361,7 +361,7 @@ Test(mqctl_spool, cancel_ends_rows_as_discarded_in_their_turn)
     cr_assert_not_null(strstr(r.out, ": discarded at"), "%s", r.out);
     cr_assert_not_null(strstr(r.out, "ago: an operator cancelled it"), "%s",
                        r.out);
-    cr_assert_eq(harness_lines("out"), 10, "first, and nine of the rows");
+    cr_assert_eq(harness_lines("out"), 10, "not first and nine rows");
 }
 
 /* A header with only a group is parsed by a shorter path. */
@@ -403,7 +403,7 @@ Test(mqctl_spool, cancel_takes_the_key_that_list_has_and_all_of_it)
     r = ctl("cancel", "--json", "--state", "spooled", q);
     cr_assert_eq(number_of(r.out, "done"), SPOOLED - 1, "%s", r.out);
     r = ctl("cancel", "--json", "--all", q);
-    cr_assert_eq(number_of(r.out, "chosen"), 0, "none waits: %s", r.out);
+    cr_assert_eq(number_of(r.out, "chosen"), 0, "one waits: %s", r.out);
     harness_write("open", "", 0);
     harness_until(ctl_number(q, "discarded") == SPOOLED, SOON_MS);
     harness_until(ctl_number(q, "spooled") == 0, SOON_MS);
@@ -446,7 +446,7 @@ Test(mqctl_spool, a_kill_leaves_what_was_cancelled_so)
     w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out");
     run_all(w, 1);
     cr_assert_eq(harness_lines_with("out", "number"), 0);
-    cr_assert_eq(harness_lines("out"), 1, "what ran when it was killed");
+    cr_assert_eq(harness_lines("out"), 1, "not what ran at the kill");
 }
 
 /* Rows of done messages are deleted later. Here they remain when the worker is
@@ -515,7 +515,7 @@ Test(mqctl_spool, cancel_without_a_worker_after_its_orderly_end)
     w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out2");
     harness_until(ctl_number(q, "spooled") == 0, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert(!harness_exists("out2"), "none of them ran");
+    cr_assert(!harness_exists("out2"), "one of them ran");
 }
 
 Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)
@@ -571,9 +571,9 @@ Test(mqctl_spool, a_delayed_one_waits_for_its_time_and_not_in_the_spool)
     cr_assert_gt(json_integer_value(json_object_get(o, "due_at_ns")), 0);
     json_decref(o);
     out = ctl_out("list", "--state", "delayed", q);
-    cr_assert_not_null(strstr(out, "in 59m"), "DUE has it: %s", out);
+    cr_assert_not_null(strstr(out, "in 59m"), "not in DUE: %s", out);
     order_is(ctl_out("list", "--json", "--state", "spooled", q), 0, SPOOLED);
-    cr_assert_eq(harness_lines("out"), 0, "the first one runs still");
+    cr_assert_eq(harness_lines("out"), 0, "the first one ended");
     harness_write("open", "", 0);
     harness_until_lines("out", SPOOLED + 1, SOON_MS);
     cr_assert_eq(harness_lines_with("out", "later"), 0);

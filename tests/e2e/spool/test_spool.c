@@ -75,7 +75,7 @@ Test(spool, a_sender_does_not_wait_for_handlers_and_the_order_is_the_queues)
     for (int i = 0; i < 100; i++)
         send_number(q, i, (unsigned)(i % 4));
     harness_until(harness_queue_length(q) == 0, 10000);
-    cr_assert(harness_lines("out") == 0, "none has run: the gate is closed");
+    cr_assert(harness_lines("out") == 0, "one has run at a closed gate");
     open_gate();
     harness_until_lines("out", 101, 30000);
     line_at(0, text);
@@ -126,7 +126,7 @@ Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
     w = harness_worker(q, "-c", "1", "--", gated());
     left_logged(w, "event=started", 0, left);
     harness_until_lines("out", 51, 30000);
-    cr_assert(harness_lines_with("out", " 1") == 0, "none was a repeat");
+    cr_assert(harness_lines_with("out", " 1") == 0, "one was a repeat");
     cr_assert(harness_stop(w, 10000) == 0);
     cr_assert(spooled(q) == 0);
 }

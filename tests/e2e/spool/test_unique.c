@@ -136,7 +136,7 @@ Test(unique, a_letter_that_is_sent_again_has_its_key_still)
     harness_write("good", "", 0);
     r = harness_run("mqdlq", "replay", "--raw", "--state-dir",
                     harness_state_dir(), q, "1");
-    cr_assert_neq(r.status, 0, "it would be a duplicate of itself");
+    cr_assert_neq(r.status, 0, "sent as a duplicate of itself");
     has(r.err, "unique key");
     r = harness_run("mqdlq", "replay", "--state-dir", harness_state_dir(), q,
                     "1");
@@ -219,7 +219,7 @@ Test(unique, mqsend_refuses_what_no_worker_takes)
         cr_assert_eq(harness_run("mqsend", good[i][0], good[i][1],
                                  "amqp://u@localhost/v/q", "x")
                          .status,
-                     64, "%s: a broker would not keep it", good[i][0]);
+                     64, "%s: accepted for a broker", good[i][0]);
     cr_assert_eq(harness_run("mqsend", "--raw", "--unique", "k", q, "x").status,
                  64);
     cr_assert_eq(harness_run("mqsend", "--unique", "a,b", q, "x").status, 0);
@@ -249,7 +249,7 @@ Test(unique, a_spool_gives_the_key_to_the_one_that_came_first)
     push(q, "--unique", "other", "--priority", "9");
     harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
     harness_until(ctl_number(q, "spooled") == 2, SOON_MS);
-    cr_assert_eq(harness_lines("runs"), 1, "the handler had one all the time");
+    cr_assert_eq(harness_lines("runs"), 1, "another one has run");
     snprintf(want, sizeof want, "the key of %s", first);
     has(harness_wait_log(w, "event=discarded", SOON_MS), want);
     harness_write("open", "", 0);
@@ -374,7 +374,7 @@ Test(unique, a_message_of_the_spool_that_is_cancelled_gives_its_key_back)
         push(q, "--header", "x-a=b");
     harness_until(ctl_number(q, "spooled") >= 1, SOON_MS);
     cr_assert_eq(ctl("cancel", q, "--all").status, 0);
-    cr_assert_null(strstr(ctl_out("keys", q), "k "), "it is free");
+    cr_assert_null(strstr(ctl_out("keys", q), "k "), "k is not free");
     harness_write("open", "", 0);
     next_runs(q, "k");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);

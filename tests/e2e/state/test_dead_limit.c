@@ -102,7 +102,7 @@ Test(dead_limit, a_letter_on_its_way_again_is_none)
     cr_assert(letter(q, "1") && !letter(q, "2") && letter(q, "3"));
     harness_write("go", "", 0);
     harness_until(!letter(q, "3"), SOON_MS);
-    cr_assert(letter(q, "1"), "it died last, so it is the newest");
+    cr_assert(letter(q, "1"), "the one that died last is gone");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

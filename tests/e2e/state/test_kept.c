@@ -69,7 +69,7 @@ static void run_alone(void)
 
     cr_assert_eq(harness_wait(w, LIMIT), 0, "%s", harness_stderr(w, NULL));
     cr_assert_eq(harness_log_count(w, "event=custody_"), 0,
-                 "nothing of it is missed: %s", harness_stderr(w, NULL));
+                 "custody is missed: %s", harness_stderr(w, NULL));
     cr_assert_eq(turns_rows(queue, TURNS_ANY), 0, "%s",
                  harness_stderr(w, NULL));
     cr_assert_eq(harness_busy_slots(queue), 0);
@@ -249,7 +249,7 @@ static void ends_in_order(const char *mode, const char *last, const char *order)
     t = turns_read();
     for (size_t i = 0; i < t.count; i++)
         if (t.at[i].what == 'S' && strcmp(t.at[i].body, "0.0") != 0)
-            cr_assert_not(t.at[i].redelivered, "%s never ran", t.at[i].body);
+            cr_assert_not(t.at[i].redelivered, "%s had not run", t.at[i].body);
 }
 
 Test(kept, a_group_goes_on_in_order_before_what_comes_after_it)
@@ -265,7 +265,7 @@ Test(kept, a_group_goes_on_in_order_before_what_comes_after_it)
     turns_untell("gate", "0.0");
     ends_in_order("continue", "0.4 ", "0.0 0.1 0.2 0.3 0.4 ");
     struct turns t = turns_read();
-    cr_assert(t.at[t.count - 10].redelivered, "0.0 had run");
+    cr_assert(t.at[t.count - 10].redelivered, "0.0 is not marked");
 }
 
 Test(kept, what_waits_behind_a_bounded_run_is_kept)

@@ -47,7 +47,7 @@ Test(on_dead, the_command_gets_the_letter_and_what_its_handler_had)
     w = ctl_worker(q, "--on-dead", TELLS, FAILS, REJECT);
     harness_send_text(q, "x");
     harness_until_lines("told", 1, SOON_MS);
-    cr_assert_eq(told("2"), 1, "the first was told before the restart");
+    cr_assert_eq(told("2"), 1, "only letter 2 was due");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -107,7 +107,7 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     harness_until(told("1") >= 3, SOON_MS);
     harness_until(ctl_number(q, "on_dead_waiting") == 0, SOON_MS);
     cr_assert_null(strstr(ctl("doctor", q).out, "--on-dead command failed"));
-    cr_assert_eq(told("2"), 1, "the other one is not told again");
+    cr_assert_eq(told("2"), 1, "the other one was told again");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -213,7 +213,7 @@ Test(on_dead, a_hook_that_a_kill_cut_off_runs_again_and_alone)
                    "cd $TEST_DIR; echo again $MQW_LETTER >>told", FAILS,
                    REJECT);
     harness_until(told("again 1") == 1, SOON_MS);
-    cr_assert_not(harness_alive(first), "it would run beside the next one");
+    cr_assert_not(harness_alive(first), "it ran beside the next one");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     w = ctl_worker(q, "--on-dead",
                    "cd $TEST_DIR; echo again $MQW_LETTER >>told", FAILS,
@@ -254,7 +254,7 @@ Test(on_dead, a_discarded_letter_has_no_hook_and_one_due_is_not_removed)
     harness_until(ctl_number(q, "died") == 4, SOON_MS);
     harness_until_lines("told", 1, SOON_MS);
     cr_assert_eq(dlq("discard", q, "2").status, 0);
-    cr_assert_eq(ctl_number(q, "removed"), 0, "all wait for their hook");
+    cr_assert_eq(ctl_number(q, "removed"), 0, "removed before its hook");
     harness_write("go", "", 0);
     harness_until_lines("told", 3, SOON_MS);
     harness_until(ctl_number(q, "dead") == 1, SOON_MS);

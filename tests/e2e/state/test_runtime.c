@@ -173,7 +173,7 @@ Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)
     const char *none = harness_queue_name();
     r = plain(none, "--runtime-dir", disk);
     cr_assert_eq(r.status, 73, "%s", r.err);
-    cr_assert_eq(harness_queue_length(none), -1, "no queue was made");
+    cr_assert_eq(harness_queue_length(none), -1, "a queue was made");
     r = plain(q, "--runtime-dir", disk, "--allow-disk-custody");
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert(strstr(r.err, "event=custody_on_disk"), "%s", r.err);
@@ -459,7 +459,7 @@ Test(runtime, another_directory_is_refused_until_the_messages_are_done)
     w = harness_worker(q, "--runtime-dir", other, "--",
                        harness_path("handler"));
     harness_wait_log(w, "event=started", SOON_MS);
-    cr_assert(!harness_exists(was), "the old folder is gone");
+    cr_assert(!harness_exists(was), "the old folder is left");
     cr_assert(harness_exists(harness_path(
         "%s/custody", harness_folder_in(other, harness_state_dir(), q))));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -529,9 +529,9 @@ Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
     w = worker(q);
     harness_wait_log(w, "event=started", SOON_MS);
     said = ctl_out("remove", "--force", q);
-    cr_assert(harness_exists(folder(q)), "it is in use");
+    cr_assert(harness_exists(folder(q)), "it was in use");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(harness_log_count(w, "custody_missing"), 0, "none was lost");
+    cr_assert_eq(harness_log_count(w, "custody_missing"), 0, "one was lost");
 }
 
 Test(runtime, what_is_in_flight_outlives_its_state_directory)
@@ -631,7 +631,7 @@ Test(runtime, totals_outlive_the_memory_after_an_orderly_stop)
     harness_wait_log(w, "event=started", SOON_MS);
     cr_assert(
         !harness_exists(harness_path("%s%s/counters", harness_state_dir(), q)),
-        "it would tell of a run before the last one");
+        "the old totals are still there");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

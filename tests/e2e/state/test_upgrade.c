@@ -240,7 +240,7 @@ Test(upgrade, what_a_kill_left_is_run)
     letter(q, "dead 2", "rejected");
     r = harness_run("mqdlq", "list", "--replayed", "--count", "--state-dir",
                     harness_state_dir(), q);
-    cr_assert_str_eq(r.out, "1\n", "its queue may be there still");
+    cr_assert_str_eq(r.out, "1\n", "the one on its way is gone");
     replayed(q, lines);
 }
 

@@ -54,7 +54,7 @@ Test(worker_crash, the_message_of_a_killed_worker_runs_again_and_says_so)
     cr_assert_eq(harness_stop(w, 5000), 0);
     snprintf(want, sizeof want, "%s 1 1 0 - x\n", s.id);
     cr_assert_str_eq(harness_read("runs", NULL), want,
-                     "the same message, no attempt counted");
+                     "another one, or a counted attempt");
 }
 
 /* ---- a /proc without processes ---- */
@@ -118,7 +118,7 @@ static void blind_check(const char *flag, const char *first, const char *why)
     cr_assert(strstr(harness_stderr(w, NULL), why), "%s",
               harness_stderr(w, NULL));
     cr_assert_eq(harness_lines("runs"), 0);
-    cr_assert(harness_alive(s.pid), "nobody has ended it");
+    cr_assert(harness_alive(s.pid), "the handler was ended");
     still_killed(q, killed);
     w = harness_worker(q, "--", RECORD);
     harness_until_lines("runs", 1, 5000);
@@ -209,7 +209,7 @@ static void poisoned(const char *const *options, const char *script,
         snprintf(text, sizeof text, "%s 0", bodies[i]);
         cr_assert_geq(harness_lines_with("done", bodies[i]), 1, "%s",
                       bodies[i]);
-        cr_assert_leq(harness_lines_with("done", text), 1, "unmarked");
+        cr_assert_leq(harness_lines_with("done", text), 1, "unmarked repeat");
     }
 }
 
@@ -380,7 +380,7 @@ Test(worker_crash, a_handler_left_over_is_gone_before_its_message_runs_again)
     struct harness_process *w = harness_worker(q, STAYS);
     struct stay s = stay_read(1);
     harness_kill(w);
-    cr_assert(harness_alive(s.pid), "it outlives its worker");
+    cr_assert(harness_alive(s.pid), "its worker took it along");
     cr_assert(harness_alive(s.escaped));
     char test[256];
     snprintf(test, sizeof test,
@@ -408,7 +408,7 @@ Test(worker_crash, crashes_are_counted_and_the_last_one_makes_it_dead)
     w = harness_worker(q, "--max-crashes", "2", STAYS);
     const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_lines("stays"), 2, "not run a third time");
+    cr_assert_eq(harness_lines("stays"), 2, "it ran a third time");
     cr_assert_str_eq(l->reason, "crashed");
     cr_assert_str_eq(l->id, stay_read(1).id);
     cr_assert_eq(l->crashes, 2);

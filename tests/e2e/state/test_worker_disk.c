@@ -60,9 +60,9 @@ Test(worker_disk, a_full_disk_stops_the_taking_and_goes_on_by_itself)
     cr_assert_str_eq(l->body, "bad\n");
     cr_assert_str_eq(l->error, "exit 65");
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_lines_with("runs", "bad"), 1, "it did not run again");
+    cr_assert_eq(harness_lines_with("runs", "bad"), 1, "it ran again");
     cr_assert_eq(harness_log_count(w, "event=store_cannot_write"), 1,
-                 "said once");
+                 "not logged once");
 }
 
 Test(worker_disk, a_stop_while_it_is_full_keeps_the_message_and_names_it)
@@ -81,8 +81,8 @@ Test(worker_disk, a_stop_while_it_is_full_keeps_the_message_and_names_it)
     char id[27];
     snprintf(id, sizeof id, "%s", runs);
     const char *stopping = strstr(harness_stderr(w, NULL), "event=stopping");
-    cr_assert(strstr(stopping, id),
-              "an id that stays in custody is logged:\n%s", stopping);
+    cr_assert(strstr(stopping, id), "the id that stays is not logged:\n%s",
+              stopping);
 }
 
 Test(worker_disk, a_kill_while_it_is_full_keeps_the_message)
@@ -113,7 +113,7 @@ Test(worker_disk, a_disk_too_small_to_start_is_73)
                             "device; free some space on /"),
               "%s", r.err);
     cr_assert(strstr(r.err, "or give another --state-dir"), "%s", r.err);
-    cr_assert_eq(harness_queue_length(q), 1, "nothing was taken");
+    cr_assert_eq(harness_queue_length(q), 1, "it was taken");
 }
 
 Test(worker_disk, delayed_messages_wait_for_room_too)
@@ -319,5 +319,5 @@ Test(worker_disk, a_limit_of_the_file_size_is_a_full_disk)
     file_limit(w, RLIM_INFINITY);
     harness_wait_letters(q, LETTERS, 20000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_lines("runs"), LETTERS, "none ran twice");
+    cr_assert_eq(harness_lines("runs"), LETTERS, "one ran twice");
 }

@@ -105,7 +105,7 @@ static void removed_store(const char *names)
                                        * the killed process */
     w = harness_worker(q, "--exit-when-idle", GOOD_ONLY);
     cr_assert_eq(harness_wait(w, 10000), 0);
-    cr_assert_eq(harness_lines("runs"), 4, "none ran twice");
+    cr_assert_eq(harness_lines("runs"), 4, "one ran twice");
 }
 
 Test(worker_files, a_removed_store_is_written_again_by_a_restart)
@@ -220,7 +220,7 @@ Test(worker_files, another_file_in_place_of_the_store_stops_the_taking)
     harness_until_lines("runs", 4, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     harness_wait_letters(q, 3, 5000);
-    cr_assert_eq(harness_log_count(w, "was replaced"), 1, "said once");
+    cr_assert_eq(harness_log_count(w, "was replaced"), 1, "not logged once");
 }
 
 Test(worker_files, a_stop_saves_a_store_whose_name_is_taken)
@@ -256,7 +256,7 @@ Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
     w = harness_worker(q, "--", "sh", "-c", "echo $MQW_REDELIVERED >>runs");
     harness_until_lines("runs", 2, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_eq(harness_lines_with("runs", "1"), 1, "marked: it may have run");
+    cr_assert_eq(harness_lines_with("runs", "1"), 1, "no marked repeat");
 }
 
 /* Check that doctor names the worker that takes nothing, the path of the file
@@ -645,11 +645,11 @@ Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
     cr_assert(strstr(line, "remount,rw"), "%s", line);
     bool there = harness_queue_length(q) == 1;
     cr_assert(there || harness_log_count(w, "event=writable_again") > 0,
-              "nothing is taken before");
+              "it was taken before");
     harness_wait_log(w, "event=writable_again", 10000);
     harness_until_lines("runs", 1, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_eq(harness_log_count(w, "event=read_only"), 1, "said once");
+    cr_assert_eq(harness_log_count(w, "event=read_only"), 1, "not logged once");
 }
 
 /* doctor must not advise more handlers, which would get no messages. */

@@ -111,7 +111,7 @@ Test(mqsend, all_header_flags_arrive)
     cr_assert_str_eq(value(m, "group"), "account 7");
     cr_assert_eq(number(m, "not-before"), sent + 2000000000u);
     cr_assert_eq(number(m, "expires"), sent + UINT64_C(60000000000));
-    cr_assert_eq(number(m, "timeout"), 2, "rounded up to whole ms");
+    cr_assert_eq(number(m, "timeout"), 2, "not rounded up to ms");
     cr_assert_str_eq(value(m, "x-trace"), "a=b");
     cr_assert_str_eq(value(m, "x-b"), "c");
     cr_assert_eq(m->priority, 7);
@@ -193,7 +193,7 @@ Test(mqsend, stdin_is_sent_whole_and_byte_for_byte)
     cr_assert_eq(m->body_size, 7);
     cr_assert_arr_eq(m->body, data, 7);
     cr_assert_eq(with_input("", 0, q).status, 0);
-    cr_assert_eq(take(q)->body_size, 0, "no input is an empty message");
+    cr_assert_eq(take(q)->body_size, 0, "not an empty message");
 }
 
 Test(mqsend, raw_sends_the_bytes_alone)
@@ -237,10 +237,10 @@ Test(mqsend, lines_are_messages_empty_and_unended_ones_too)
     }
     char want[100];
     snprintf(want, sizeof want, "%s\n%s\n%s\n", ids[0], ids[1], ids[2]);
-    cr_assert_str_eq(r.out, want, "one id a line, in order");
+    cr_assert_str_eq(r.out, want, "not one id a line");
     cr_assert(strcmp(ids[0], ids[1]) < 0 && strcmp(ids[1], ids[2]) < 0);
     cr_assert_eq(with_input("", 0, "--lines", q).status, 0);
-    cr_assert_eq(harness_queue_length(q), 0, "no line, no message");
+    cr_assert_eq(harness_queue_length(q), 0, "a message without a line");
 }
 
 Test(mqsend, json_is_an_object_for_each_message)
@@ -259,7 +259,7 @@ Test(mqsend, json_is_an_object_for_each_message)
     cr_assert_str_eq(r.out, want);
     r = harness_run("mqsend", "-j", "--raw", q, "body");
     snprintf(want, sizeof want, "{\"id\":null,\"queue\":\"%s\"}\n", q);
-    cr_assert_str_eq(r.out, want, "without a header there is no id");
+    cr_assert_str_eq(r.out, want, "an id without a header");
     cr_assert_str_eq(take(q)->text, "body");
 }
 
@@ -436,7 +436,7 @@ Test(mqsend, a_body_too_large_is_65_with_both_numbers_and_nothing_sent)
     cr_assert_eq(r.status, 65);
     cr_assert(strstr(r.err, "300") && strstr(r.err, "256"), "%s", r.err);
     r = with_input(body, 250, q);
-    cr_assert_eq(r.status, 65, "the header counts");
+    cr_assert_eq(r.status, 65, "the header was not counted");
     cr_assert(strstr(r.err, "250") && strstr(r.err, "--raw"), "%s", r.err);
     cr_assert_eq(harness_queue_length(q), 0);
     cr_assert_eq(with_input(body, 256, "--raw", q).status, 0);
@@ -558,7 +558,7 @@ Test(mqsend, an_error_never_brings_control_bytes_to_the_terminal)
     struct harness_result r = harness_run("mqsend", "\033[31mq\n", "x");
     cr_assert_neq(r.status, 0);
     cr_assert_null(strchr(r.err, '\033'));
-    cr_assert_eq(strchr(r.err, '\n') + 1, r.err + r.err_size, "one line");
+    cr_assert_eq(strchr(r.err, '\n') + 1, r.err + r.err_size, "not one line");
 }
 
 Test(mqsend, a_queue_removed_meanwhile_is_not_taken_for_sent)

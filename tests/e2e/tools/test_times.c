@@ -160,7 +160,7 @@ Test(times, doctor_breaks_its_lines_between_words)
     for (size_t i = 0; i < 2; i++) {
         out = on_columns(columns[i], HARNESS_LIST("mqctl", "doctor",
                                                   "--state-dir", STATE, q));
-        cr_assert(strstr(out, "\r\n      "), "nothing was broken: %s", out);
+        cr_assert(strstr(out, "\r\n      "), "no line was broken: %s", out);
         cr_assert(strstr(lines_join(out, columns[i]), want), "%s", out);
     }
 }

@@ -24,7 +24,7 @@ static void zombie_make(const struct harness_process *w)
     harness_signal(w, SIGKILL);
     cr_assert_eq(waitid(P_PID, (id_t)harness_pid(w), &info, WEXITED | WNOWAIT),
                  0);
-    cr_assert_eq(kill(harness_pid(w), 0), 0, "its number is still taken");
+    cr_assert_eq(kill(harness_pid(w), 0), 0, "its pid is free");
 }
 
 /* Return the row of mqctl queues --json; the test frees it. */
@@ -154,7 +154,7 @@ Test(who_runs, what_is_in_a_folder_of_somebody_else_is_not_seen_from_here)
         harness_run("setpriv", "--reuid=65534", "--clear-groups",
                     harness_bin("mqctl"), "--version")
                 .status != 0)
-        cr_skip_test("nobody else can be asked here");
+        cr_skip_test("no mqctl of another user here");
     w = ctl_worker(q, "--", "true");
     cr_assert_eq(chmod(harness_dir(), 0755), 0);
     cr_assert_eq(chmod(harness_state_dir(), 0755), 0);

@@ -242,9 +242,9 @@ Test(reopen, with_no_create_it_waits_for_somebody_to_make_it)
     harness_write("go", "", 0);
     harness_until_lines("runs", 2, SOON_MS);
     harness_wait_log(w, "event=queue_not_opened", SOON_MS);
-    run_nap(1300);
+    run_nap(1300); /* the second try comes after 1 s */
     tries_check(w);
-    cr_assert_eq(harness_queue_length(q), -1, "it made none");
+    cr_assert_eq(harness_queue_length(q), -1, "a queue was made");
     cr_assert(harness_running(w));
     cr_assert(create(q, 10, 256));
     harness_send_text(q, "c\n");
@@ -300,10 +300,10 @@ Test(reopen, one_with_larger_messages_ends_it_and_is_left_alone)
     const char *line =
         harness_wait_log(w, "event=queue_messages_larger", SOON_MS);
     cr_assert_eq(atol(run_field(line, "message_size")), 300, "%s", line);
-    cr_assert_eq(harness_wait(w, SOON_MS), 71, "not as if all were well");
-    cr_assert_eq(harness_lines_with("runs", " old"), 10, "drained before");
+    cr_assert_eq(harness_wait(w, SOON_MS), 71, "the end looks normal");
+    cr_assert_eq(harness_lines_with("runs", " old"), 10, "not drained before");
     cr_assert_eq(harness_queue_length(q), 8,
-                 "nothing was taken into too "
+                 "a message was taken into too "
                  "small a slot");
     w = harness_worker(q, "--exit-when-idle", "--", RECORD);
     cr_assert_eq(run_end(w, SOON_MS).done, 8);

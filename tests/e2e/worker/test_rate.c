@@ -81,7 +81,7 @@ Test(rate, retries_count)
     harness_until(ran() == 4, SOON_MS); /* the last handler may have just
                                          * started */
     cr_assert_eq(ctl_number(q, "deliveries"), 4);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0, "a stop is not held up");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0, "a stop waits for the rate");
 }
 
 /* With a burst of 1, the rate holds back every message while threads come and

@@ -37,11 +37,11 @@ Test(retry_for, the_first_failure_after_that_time_is_the_last)
         cr_assert_eq(l->history, n);
     } while (n < 2 && ++runs < RUNS);
     cr_assert_geq(n, 2);
-    cr_assert_leq(n, 7, "every 500 ms for 3 s: %zu", n);
+    cr_assert_leq(n, 7, "%zu tries, one each 500 ms, in 3 s", n);
     /* The age begins at receipt, before the first start, and is checked at the
      * end of each try. */
     cr_assert_lt(s[n - 2].end_ns - s[0].start_ns, LIMIT_MS * NS_MS,
-                 "one too many");
+                 "a try after the limit");
     cr_assert_geq(dead_ms - sent_ms, LIMIT_MS, "given up early");
 }
 

@@ -82,7 +82,7 @@ static void run_for_keeps(const char *cap, const char *span, uint64_t span_us)
     do {
         s = run_for(cap, span);
         cr_assert_gt(s.deliveries, 0);
-        cr_assert_eq(s.done, s.deliveries, "what ran was finished");
+        cr_assert_eq(s.done, s.deliveries, "not all runs were done");
         cr_assert_eq(before + (size_t)s.done, harness_lines("spans"));
         cr_assert_geq(s.mean_us, 300000);
         cr_assert_geq(s.longest_us, s.mean_us);
@@ -183,7 +183,7 @@ Test(bounds, a_message_that_comes_while_run_for_waits_is_run)
              harness_receive(q, late, sizeof late, NULL) >= 0);
     cr_assert_eq(s.done, 1);
     cr_assert_geq(s.ran_us + 2 * s.mean_us + 200000, 3000000,
-                  "and it was waited on until the margin");
+                  "the run ended before its margin");
 }
 
 Test(bounds, an_empty_queue_is_waited_on_until_the_margin_of_the_mean)
@@ -231,11 +231,11 @@ Test(bounds, a_run_shorter_than_its_margin_is_refused_with_the_arithmetic)
                               "--estimated-duration 20s = 1m: "));
     w = harness_worker(q, "--run-for", "100000d", "--tolerance-factor", "1000",
                        "--estimated-duration", "100000d", "--", SPAN, "0");
-    cr_assert_eq(harness_wait(w, SOON_MS), 64, "the product is no number");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64, "the product overflows");
     cr_assert_eq(harness_queue_length(q), 1);
     w = harness_worker(q, "--run-for", "30s", "--exit-when-idle", "--", SPAN,
                        "0");
-    cr_assert_eq(run_end(w, SOON_MS).done, 1, "10 s are less than 30 s");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1, "30 s are more than the margin");
 }
 
 Test(bounds, a_handler_that_takes_longer_than_thought_is_waited_for)
@@ -266,7 +266,7 @@ Test(bounds, run_for_ends_under_an_open_breaker_and_keeps_the_message)
                            "10ms", "--", harness_path("handler"));
         s = run_end(w, SOON_MS);
         cr_assert_str_eq(s.why, "run-for");
-        cr_assert_eq(s.deliveries, 0, "it could not be started");
+        cr_assert_eq(s.deliveries, 0, "a missing command was counted");
     } while (s.ran_us > 600000 + QUICK_US && ++runs < RUNS);
     cr_assert_leq(s.ran_us, 600000 + QUICK_US);
     w = harness_worker(q, "--exit-when-idle", "--", RECORD);
@@ -564,8 +564,8 @@ Test(bounds, a_verdict_that_cannot_be_written_is_not_idle_and_then_it_ends)
     disk_fill();
     harness_write("go", "", 0);
     harness_wait_log(w, "event=store_cannot_write", SOON_MS);
-    run_nap(700);
-    cr_assert(harness_running(w), "its verdict is not on the disk");
+    run_nap(700); /* longer than the idle time */
+    cr_assert(harness_running(w), "it left before its verdict was on disk");
     disk_free();
     struct run_summary s = run_end(w, 15000);
     cr_assert_str_eq(s.why, "idle");
@@ -644,7 +644,7 @@ Test(bounds, what_dies_or_waits_without_a_run_is_no_delivery)
     }
     harness_until_lines("runs", 10, SOON_MS);
     harness_wait_letters(q, 20, SOON_MS);
-    cr_assert(harness_running(w), "two are missing");
+    cr_assert(harness_running(w), "it ended before 12 runs");
     for (int i = 0; i < 3; i++)
         harness_send_text(q, "good");
     struct run_summary s = run_end(w, SOON_MS);

@@ -202,7 +202,7 @@ Test(worker_breaker, the_pause_doubles_while_probes_fail)
     for (size_t i = 0; i < 5; i++)
         harness_wait_log(w, pauses[i], 5000);
     harness_until(harness_log_count(w, "pause=480ms") >= 2, 5000);
-    cr_assert_eq(harness_stop(w, 5000), 0, "an open breaker stops at once");
+    cr_assert_eq(harness_stop(w, 5000), 0, "a stop waits for the breaker");
 }
 
 Test(worker_breaker, a_held_message_is_named_and_kept_at_a_stop)
@@ -213,9 +213,9 @@ Test(worker_breaker, a_held_message_is_named_and_kept_at_a_stop)
         harness_worker(q, "--", harness_path("handler"));
     harness_wait_log(w, "event=breaker_open", 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_queue_length(q), 0, "it was taken");
+    cr_assert_eq(harness_queue_length(q), 0, "it was not taken");
     cr_assert(strstr(harness_stderr(w, NULL), "01JD3Z6Q9V0X8N5T2K7B4M1C3F"),
-              "an id that stays in custody is logged:\n%s",
+              "the id that stays in custody is not logged:\n%s",
               harness_stderr(w, NULL));
     w = harness_worker(q, "--", RECORD);
     harness_until_lines("runs", 1, 5000);

@@ -42,7 +42,7 @@ static bool when_late(uint64_t delay_ms)
                         "%" SCNu64 " %" SCNu64 " %u", &ran, &sent, &attempt),
                  3);
     cr_assert_geq(ran - sent, delay_ms * NS_MS, "early");
-    cr_assert_eq(attempt, 1, "waiting is no attempt");
+    cr_assert_eq(attempt, 1, "waiting was an attempt");
     cr_assert_eq(harness_run("rm", "when").status, 0);
     return ran - sent > (delay_ms + late_ms) * NS_MS;
 }
@@ -447,11 +447,11 @@ Test(worker_delayed, a_broken_header_is_dead_at_once_and_never_runs)
         const struct harness_letter *one = &l[N - 1 - i];
         cr_assert_str_eq(one->reason, "bad-header", "%s", broken[i]);
         cr_assert_eq(one->attempts, 0);
-        cr_assert(one->error && one->error[0], "why: %s", broken[i]);
+        cr_assert(one->error && one->error[0], "no error: %s", broken[i]);
         if (one->body) /* the body is kept as it was sent */
             cr_assert_str_eq(one->body, broken[i]);
         cr_assert_eq(one->body_size, strlen(broken[i]));
-        cr_assert_eq(strlen(one->id), 26, "it has an id");
+        cr_assert_eq(strlen(one->id), 26, "no message id");
     }
 }
 

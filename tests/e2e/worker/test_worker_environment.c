@@ -72,7 +72,7 @@ Test(worker_environment, a_plugin_starts_without_any_variable)
 Test(worker_environment, a_limit_on_memory_is_named)
 {
     if (getenv("MQW_SANITIZED"))
-        cr_skip_test("a sanitizer needs more than there is");
+        cr_skip_test("a sanitizer needs more memory");
     const char *q = harness_queue(0, 0);
     const char *limited = harness_script("limited", "ulimit -v 40000\n"
                                                     "exec \"$@\"");

@@ -153,7 +153,7 @@ Test(worker_flow, an_idle_worker_wakes_for_each_message)
         harness_until_lines("runs", i, 5000);
     }
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_eq(harness_lines("runs"), 20, "each exactly once");
+    cr_assert_eq(harness_lines("runs"), 20, "one ran twice");
 }
 
 Test(worker_flow, many_messages_run_once_each)
@@ -259,7 +259,7 @@ Test(worker_flow, a_missing_queue_is_created_as_asked_for)
     harness_send_text(q, "x");
     harness_until_lines("runs", 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_queue_length(q), 0, "the queue stays");
+    cr_assert_eq(harness_queue_length(q), 0, "no queue, or not empty");
 }
 
 Test(worker_flow, a_queue_that_differs_is_a_warning_with_both_values)

@@ -82,10 +82,10 @@ Test(worker_limits, a_second_worker_is_69_and_names_the_first)
     refused(&r, 69);
     harness_send_text(q, "x");
     harness_until_lines("runs", 1, 5000);
-    cr_assert_eq(harness_stop(w, 5000), 0, "the first one went on");
+    cr_assert_eq(harness_stop(w, 5000), 0, "the first one does not stop");
     w = harness_worker(q, "--", RECORD);
     harness_wait_log(w, "event=started", 5000);
-    cr_assert_eq(harness_stop(w, 5000), 0, "the lock is free again");
+    cr_assert_eq(harness_stop(w, 5000), 0, "the lock is still taken");
 }
 
 Test(worker_limits, two_queues_and_two_state_directories_do_not_collide)
@@ -262,7 +262,7 @@ Test(worker_limits, a_state_directory_of_another_user_is_73)
     struct harness_result r = as_nobody(OTHER, 0755, q);
     const char *line = refused(&r, 73);
     cr_assert(strstr(line, harness_state_dir()), "%s", line);
-    cr_assert_eq(harness_queue_length(q), -1, "nothing half-done");
+    cr_assert_eq(harness_queue_length(q), -1, "a queue was made");
 }
 
 Test(worker_limits, a_folder_of_another_user_is_73_and_names_both)

@@ -182,7 +182,7 @@ Test(replay_twice, a_copy_of_a_letter_that_died_again_makes_no_second_letter)
     copy_send();
     dropped(w, 1);
     open_gate("0");
-    cr_assert_eq(mqdlq("replay", q, "1").status, 0, "it can be sent anew");
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0, "a new replay is refused");
     copy_send();
     dropped(w, 2);
     harness_until(harness_sql(q, LETTERS) == 0, LIMIT);

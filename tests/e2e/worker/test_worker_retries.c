@@ -187,7 +187,7 @@ Test(worker_retries, a_message_that_ends_well_at_the_second_try_leaves_nothing)
     harness_send_text(q, "next");
     harness_until_lines("runs", 3, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_lines("runs"), 3, "it did not run again");
+    cr_assert_eq(harness_lines("runs"), 3, "it ran again");
 }
 
 Test(worker_retries, one_attempt_means_no_retry)
@@ -222,7 +222,7 @@ Test(worker_retries, a_retry_waits_through_a_restart_and_keeps_its_time)
         cr_assert_eq(harness_stop(w, 5000), 0);
         starts_read(start, runs * 2 - 2, 2);
         late = gaps_late(start, want_ms, 1);
-        cr_assert_eq(harness_lines_with("spans", " 2 x"), runs, "attempt 2");
+        cr_assert_eq(harness_lines_with("spans", " 2 x"), runs, "no attempt 2");
     } while (late && runs < RUNS);
     cr_assert(!late, "late three times:\n%s", harness_read("spans", NULL));
 }
@@ -244,7 +244,7 @@ Test(worker_retries, a_retry_waits_through_a_kill)
     harness_until(harness_lines_with("runs", " x") == 1, 40000);
     harness_until(harness_lines_with("runs", " y") == 1, 40000);
     cr_assert_eq(harness_lines_with("runs", " 2 0 0 - x"), 1,
-                 "no crash is counted for one that waited:\n%s",
+                 "the kill was counted against a waiting message:\n%s",
                  harness_read("runs", NULL));
     cr_assert_eq(harness_stop(w, 5000), 0);
 }

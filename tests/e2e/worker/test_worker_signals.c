@@ -67,7 +67,7 @@ static void stop_softly(int signal)
     harness_until_lines("runs", 3, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 3,
-                 "what ended well did not run again");
+                 "what ended well ran again");
 }
 
 Test(worker_signals, term_finishes_what_runs_and_takes_no_more)
@@ -163,7 +163,7 @@ Test(worker_signals, a_handler_that_ends_well_on_term_is_done)
     harness_send_text(q, "next");
     harness_until_lines("runs", 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_lines_with("runs", "next"), 1, "it was done");
+    cr_assert_eq(harness_lines_with("runs", "next"), 1, "it was not done");
 }
 
 Test(worker_signals, a_second_signal_skips_the_rest_of_the_grace)
@@ -244,7 +244,7 @@ Test(worker_signals, a_pause_lets_running_handlers_finish_and_retries_wait)
     harness_wait_log(w, "event=retry", 5000);
     harness_signal(w, SIGTTIN);
     harness_wait_log(w, "event=max_concurrency", 5000);
-    cr_assert_eq(harness_lines("started"), 1, "the retry waits");
+    cr_assert_eq(harness_lines("started"), 1, "the retry ran in the pause");
     harness_signal(w, SIGCONT);
     harness_until_lines("started", 2, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
@@ -299,7 +299,7 @@ Test(worker_signals, ttin_adds_one_and_ttou_takes_one_off)
     }
     harness_signal(w, SIGTTOU);
     harness_wait_log(w, "old=3 new=2", 5000);
-    cr_assert_eq(harness_queue_length(q), 5, "three run still");
+    cr_assert_eq(harness_queue_length(q), 5, "not three were taken");
     go();
     harness_until_lines("ended", 8, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
