@@ -68,15 +68,16 @@ Test(groups_delayed, a_kill_before_they_are_stored_does_not_stop_their_group)
     struct harness_process *w = harness_worker(q, "--", "sh", "-c", RUNS);
     harness_wait_log(w, "event=started", 5000);
     struct sqlite3 *db = disk_lock(q);
-    send_delayed(q, 2, "12s");
+    send_delayed(q, 2, "20s");
     harness_until(harness_queue_length(q) == 0, 5000);
     harness_kill(w);
     disk_unlock(db);
-    w = harness_worker(q, "--", "sh", "-c", RUNS);
+    w = harness_worker(q, "--", "sh", "-c", "read b; echo $b >>runs");
     harness_wait_log(w, "event=recovered", 5000);
     cr_assert_eq(harness_run("mqsend", "--group", "a", q, "x").status, 0);
-    harness_until_lines("runs", 1, 6000);
-    harness_until_lines("runs", 3, 20000);
+    harness_until_lines("runs", 3, 30000);
+    cr_assert_eq(strncmp(harness_read("runs", NULL), "x\n", 2), 0,
+                 "a delayed message ran first");
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_lines("runs"), 3);
 }
