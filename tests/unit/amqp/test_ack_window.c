@@ -1,5 +1,5 @@
-/* test_ack_window.c - one acknowledgement for many, and never for one that was
- * not given, beside a broker that is as strict as RabbitMQ */
+/* test_ack_window.c - one acknowledgement covers many messages, but no open
+ * one; the broker of the test is as strict as RabbitMQ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static struct {
     bool open[MOST + 1];
     uint64_t delivered;
     size_t frames;
-    char given[MOST + 1]; /* to be acknowledged, by whom it is tested */
+    char given[MOST + 1]; /* tags that the test has closed */
 } broker;
 
 static struct ack_window w;
@@ -102,7 +102,7 @@ Test(ack_window, what_is_open_is_never_spoken_for)
     deliver(10);
     broker.frames = 0;
     give_range(11, 20);
-    cr_assert_eq(broker.frames, 1, "there is no gap any more");
+    cr_assert_eq(broker.frames, 1, "the gap still splits the frames");
 }
 
 Test(ack_window, a_tag_that_the_broker_has_heard_of_speaks_for_none)
@@ -110,7 +110,7 @@ Test(ack_window, a_tag_that_the_broker_has_heard_of_speaks_for_none)
     begin();
     deliver(4);
     give_range(3, 4);
-    give_range(1, 2); /* and not 4, which was acknowledged */
+    give_range(1, 2); /* up to 2: 4 is acknowledged already */
     cr_assert_eq(broker.frames, 3);
 }
 
@@ -126,7 +126,7 @@ Test(ack_window, one_that_is_far_behind_makes_each_stand_for_itself)
     give_range(1, 1);
     broker.frames = 0;
     give_range(ACK_WINDOW + 151, ACK_WINDOW + 200);
-    cr_assert_eq(broker.frames, 1, "it is over when that one is");
+    cr_assert_eq(broker.frames, 1, "tag 1 still splits the frames");
 }
 
 Test(ack_window, any_order_acknowledges_each_and_no_other)

@@ -1,4 +1,5 @@
-/* test_claims.c - messages of a broker that are held until a time */
+/* test_claims.c - messages from a broker: until when a worker holds them, and
+ * which of them it marks as repeats */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -83,8 +84,8 @@ static void arrive(char body, uint64_t ms, uint8_t priority)
     arrive_with(body, &due, 1, priority);
 }
 
-/* Let a message arrive that has an id, unmarked by the broker. `line` 0: it is
- * an original; otherwise it is a copy. */
+/* Let a message arrive that has an id, without the broker's redelivered flag.
+ * `line` 0: it is an original; otherwise it is a copy. */
 static void arrive_named(char body, uint64_t line, uint64_t attempt,
                          uint64_t hop)
 {
@@ -108,7 +109,7 @@ static struct amqp_job *job_next(void)
 
 static struct message *taken; /* the message that take() took last */
 
-/* Take the next message: its body, or 0. */
+/* Take the next message; return the last byte of its body, 0 without one. */
 static char take(void)
 {
     if (claims_take(&queue.source, 0, clock_wall_ns(), &taken) == -EAGAIN)
@@ -116,14 +117,14 @@ static char take(void)
     return ((const char *)taken->data)[taken->size - 1];
 }
 
-/* Take the next message, which must be there: is it marked as a repeat? */
+/* Take the next message, which must be there. Return true for a repeat. */
 static bool take_marked(void)
 {
     cr_assert_neq(take(), 0);
     return taken->flags & MESSAGE_REDELIVERED;
 }
 
-/* Events of the source. */
+/* Events of the source, ignored. */
 static void settled(struct flow *flow, struct settle *st)
 {
     (void)flow, (void)st;
@@ -149,7 +150,7 @@ Test(claims, those_for_one_time_are_held_by_priority_then_as_they_came)
     arrive('b', 200, 4);
     arrive('e', 100, 0); /* early */
     cr_assert_eq(claims_count(claims).delayed, 5);
-    cr_assert_eq(take(), 0, "none is due");
+    cr_assert_eq(take(), 0, "a message is taken before it is due");
     cr_assert_eq(claims_due(claims), 100 * NS_PER_MS);
     atomic_fetch_add(&virtual_ns, 100 * NS_PER_MS);
     cr_assert_eq(claims_due(claims), 100 * NS_PER_MS, "until the next");
@@ -177,18 +178,18 @@ Test(claims, a_connection_that_is_lost_takes_what_nobody_has)
     cr_assert_eq(take(), 0);
 }
 
-/* A node that hung delivers the first copy after the second one. */
+/* A broker's node that hung delivers the first copy after the second one. */
 Test(claims, a_message_that_comes_again_unmarked_is_marked)
 {
     arrive_named('a', 0, 0, 0);
     arrive_named('a', 0, 0, 0);
     cr_assert_not(take_marked());
-    cr_assert(take_marked(), "the first one is in hand");
+    cr_assert(take_marked(), "unmarked, but the first one is in hand");
     settle(SETTLE_DONE);
     arrive_named('a', 0, 0, 0);
-    cr_assert(take_marked(), "the second one is settled");
+    cr_assert(take_marked(), "unmarked, but the second one is settled");
     arrive_named('b', 0, 0, 0);
-    cr_assert_not(take_marked(), "another message with that id");
+    cr_assert_not(take_marked(), "marked, but its body is another");
 }
 
 /* Two workers ran the original, and each published a retry. */
@@ -197,15 +198,15 @@ Test(claims, copies_that_failed_as_often_are_repeats_of_each_other)
     arrive_named('a', 7, 1, 1);
     cr_assert_not(take_marked());
     arrive_named('a', 8, 1, 2);
-    cr_assert(take_marked(), "the first one is in hand");
+    cr_assert(take_marked(), "unmarked, but the first one is in hand");
     settle(SETTLE_DONE);
     arrive_named('a', 8, 1, 2);
-    cr_assert_eq(take(), 0, "this very copy is settled");
+    cr_assert_eq(take(), 0, "a settled copy is taken again");
     arrive_named('a', 9, 2, 1);
-    cr_assert_not(take_marked(), "this one failed again");
+    cr_assert_not(take_marked(), "marked, but it failed again");
     settle(SETTLE_DONE);
     arrive_named('a', 10, 2, 1);
-    cr_assert(take_marked(), "the other one is settled");
+    cr_assert(take_marked(), "unmarked, but the other one is settled");
 }
 
 Test(claims, a_copy_that_was_moved_without_a_run_makes_no_repeat)
@@ -220,13 +221,13 @@ Test(claims, a_copy_that_was_moved_without_a_run_makes_no_repeat)
     cr_assert_eq(claims_settle(&queue.source, &st, 1), -EINPROGRESS);
     job = job_next();
     arrive_named('a', 7, 1, 2);
-    cr_assert_not(take_marked(), "before the confirm");
+    cr_assert_not(take_marked(), "marked before the confirm");
     settle(SETTLE_RETURN);
     claims_confirmed(claims, job);
     cr_assert_eq(st.err, 0);
     claims_lane_rest(&queue.source, 0);
     cr_assert_eq(claims_due(claims), UINT64_MAX);
-    cr_assert_not(take_marked(), "after the confirm");
+    cr_assert_not(take_marked(), "marked after the confirm");
 }
 
 /* The message goes through two wait queues, the second time as a copy. The copy
@@ -250,7 +251,7 @@ Test(claims, a_delayed_message_is_no_repeat_of_itself)
     cr_assert_not(take_marked());
     claims_confirmed(claims, job);
     arrive_named('a', 2, 0, 2);
-    cr_assert(take_marked(), "the first one is in hand");
+    cr_assert(take_marked(), "unmarked, but the first one is in hand");
 }
 
 Test(claims, a_marked_message_that_is_put_back_is_not_taken_for_settled)
@@ -309,7 +310,7 @@ Test(claims, retries_of_equal_messages_without_an_id_are_not_marked)
         if (line == 1) {
             settle(SETTLE_DONE);
             arrive_with('a', headers, 4, 0);
-            cr_assert_eq(take(), 0, "this very copy is settled");
+            cr_assert_eq(take(), 0, "a settled copy is taken again");
         }
     }
 }
@@ -339,7 +340,7 @@ Test(claims, a_copy_without_an_id_that_killed_its_worker_is_marked)
     claims_begin(claims);
     arrive_derived(8);
     arrive_derived(7);
-    cr_assert_not(take_marked(), "an equal message is no repeat");
+    cr_assert_not(take_marked(), "an equal message is marked");
     settle(SETTLE_DONE);
     cr_assert(take_marked());
     cr_assert_eq(taken->crashes, 1);
@@ -354,7 +355,7 @@ Test(claims, a_copy_without_an_id_behind_its_failed_twin_is_marked)
     cr_assert_not(take_marked());
     settle(SETTLE_RETRY);
     arrive_derived(8);
-    cr_assert_not(take_marked(), "an equal message is no repeat");
+    cr_assert_not(take_marked(), "an equal message is marked");
     settle(SETTLE_DONE);
     arrive_derived(7);
     cr_assert(take_marked());

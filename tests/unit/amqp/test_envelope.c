@@ -51,7 +51,7 @@ static amqp_bytes_t with(amqp_table_entry_t *entries, int count)
     return encode(&props);
 }
 
-/* Return the header that was written, as the side of a handler reads it. */
+/* Return the header that envelope_read wrote, parsed as for a handler. */
 static struct header header_of(const char *body)
 {
     static char all[HEADER_MAX + 100];
@@ -345,7 +345,7 @@ Test(envelope, a_letter_says_why_it_died_and_where)
     letter_envelope_free(&l);
     cr_assert_eq(letter_envelope_same(&copy, with(all, 6)), 0);
     cr_assert_eq(copy.properties.headers.num_entries, 5,
-                 "all but the count of deliveries");
+                 "want all headers but the count of deliveries");
     envelope_copy_free(&copy);
 }
 

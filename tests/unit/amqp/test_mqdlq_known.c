@@ -1,4 +1,4 @@
-/* test_mqdlq_known.c - letters of a broker that are there, and their copies */
+/* test_mqdlq_known.c - which letters of a broker are known, which are copies */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <search.h>
@@ -47,15 +47,15 @@ static bool is(const char *body, uint64_t died_ns, bool dated)
 
 Test(mqdlq_known, a_copy_is_found_by_its_line_or_its_time)
 {
-    cr_assert_eq(first("a", 7, 5, 0), 0, "none is there");
+    cr_assert_eq(first("a", 7, 5, 0), 0, "found in an empty list");
     add("a", 10, 7, 5, 1);
     cr_assert_eq(first("a", 7, 0, 0), 1);
     cr_assert_eq(first("a", 0, 5, 0), 1);
     cr_assert_eq(first("a", 8, 5, 0), 1);
     cr_assert_eq(first("a", 8, 6, 0), 0);
     cr_assert_eq(first("a", 0, 0, 0), 0);
-    cr_assert_eq(first("a", 7, 5, 1), 0, "of another replay");
-    cr_assert_eq(first("b", 7, 5, 0), 0, "another body");
+    cr_assert_eq(first("a", 7, 5, 1), 0, "found, but it is of another replay");
+    cr_assert_eq(first("b", 7, 5, 0), 0, "found, but its body is another");
     known_free(&known);
 }
 
@@ -80,7 +80,7 @@ static int order_count(const void *a, const void *b)
     return order(a, b);
 }
 
-/* Replaces the function of libc, and counts the comparisons of a search. */
+/* Replace tfind(3) of libc, and count the comparisons of each search. */
 void *tfind(const void *key, void *const *root,
             int (*compare)(const void *, const void *))
 {
@@ -92,7 +92,7 @@ void *tfind(const void *key, void *const *root,
     return real(key, root, order_count);
 }
 
-/* Each letter has four searches at most: one by `first`, three by `add`. */
+/* Each letter causes at most four searches: one by `first`, three by `add`. */
 Test(mqdlq_known, a_letter_of_many_equal_messages_is_found_in_few_steps)
 {
     enum { MANY = 20000, SEARCHES = 4, DEPTH = 40 };
@@ -101,8 +101,8 @@ Test(mqdlq_known, a_letter_of_many_equal_messages_is_found_in_few_steps)
         cr_assert_eq(first("same", i, 0, 0), 0);
         add("same", i, i, 0, (int64_t)i);
     }
-    /* A search among n keys takes about log2 n. Fewer: tfind was not replaced,
-     * or it does not find single letters. */
+    /* A search among n keys takes about log2 n comparisons. With fewer, tfind
+     * was not replaced, or letters are not told apart. */
     cr_assert_gt(comparisons, MANY * 10);
     cr_assert_lt(comparisons, MANY * SEARCHES * DEPTH);
     cr_assert_eq(first("same", MANY, 0, 0), MANY);

@@ -11,7 +11,7 @@
 static char folder[] = "/tmp/mqw-runs-XXXXXX", path[100];
 static struct run_file *f;
 static struct problem p;
-static uint64_t nonce, number; /* run_file_open: nonce, first */
+static uint64_t nonce, number; /* results of run_file_open */
 
 static void open_file(void)
 {
@@ -71,11 +71,11 @@ Test(run_file, a_run_is_found_by_the_next_owner_until_it_is_over)
     again();
     run_file_runs(f, see, NULL);
     cr_assert_eq(seen, 1);
-    cr_assert_eq(seen_mark, before + 1, "the number is the mark");
+    cr_assert_eq(seen_mark, before + 1, "the mark is not the number");
     cr_assert_eq(seen_start, 99);
     cr_assert_eq(seen_group, 1234);
     cr_assert_eq(nonce, nonce_before);
-    cr_assert_gt(number, before + 2, "no number is used again");
+    cr_assert_gt(number, before + 2, "a number is used again");
 }
 
 /* Return true if the file has these bytes and no more. */
@@ -110,12 +110,12 @@ Test(run_file, one_of_another_version_is_refused_and_stays_as_it_is)
         cr_expect(strstr(p.text, "run the version that wrote it"), "%s",
                   p.text);
         cr_expect(strstr(p.text, "then move it away"),
-                  "no version removes it: %s", p.text);
+                  "the text does not say to move it away: %s", p.text);
         cr_expect(file_has(others[i]), "%s", others[i]);
     }
 }
 
-/* A kill came before the first word. */
+/* The last worker was killed before it wrote the first word of the file. */
 Test(run_file, one_that_is_half_made_is_made)
 {
     run_file_close(&f);
@@ -156,7 +156,8 @@ Test(run_file, what_was_settled_is_known_and_its_crashes_are_not)
     run_file_settled(f, &k);
     again();
     cr_assert(run_file_was_settled(f, &k));
-    cr_assert_not(run_file_was_settled(f, &next), "another attempt is not");
+    cr_assert_not(run_file_was_settled(f, &next),
+                  "another attempt counts as settled");
     cr_assert_eq(run_file_crashes(f, &k, &alone), 0);
 }
 

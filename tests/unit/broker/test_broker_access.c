@@ -8,7 +8,7 @@
 #include "common/broker/broker_operand.h"
 #include "common/cli/options.h"
 
-/* As a program has them. */
+/* Options of a program that can open a queue on a broker. */
 struct options {
     bool other;
     struct broker_access access;
@@ -31,7 +31,7 @@ static const struct option_table table = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* check - two flags, either may be NULL: what is said, "" if nothing */
+/* Check one or two flags (NULL: none); return the problem's text, or "". */
 static const char *check(char *one, char *two, const char *operand)
 {
     static struct problem p;

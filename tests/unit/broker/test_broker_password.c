@@ -31,7 +31,7 @@ static void end(void)
     cr_assert_eq(system(command), 0);
 }
 
-/* put - a file with a password */
+/* Make a file with this text and mode; return its path. */
 static const char *put(const char *name, const char *text, mode_t mode)
 {
     static char path[200];

@@ -8,7 +8,7 @@
 
 #define OPERAND "amqp://h/v/q"
 
-/* As mqsend has them. */
+/* Some of mqsend's options. */
 struct options {
     uint64_t priority, size;
     const char *group, *backoff;
