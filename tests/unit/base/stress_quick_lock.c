@@ -1,5 +1,5 @@
-/* stress_quick_lock.c - one at a time, and nobody sleeps for ever; also under
- * the thread sanitizer
+/* stress_quick_lock.c - threads hold the lock one at a time, and none sleeps
+ * for ever; run also under the thread sanitizer
  *
  * Usage: stress_quick_lock [ROUNDS]
  */
@@ -15,7 +15,7 @@
 enum { THREADS = 4 };
 
 static struct quick_lock lock;
-static uint64_t one, two; /* under it, and the same when it is free */
+static uint64_t one, two; /* changed under `lock`; equal while it is free */
 static unsigned rounds = 50000;
 static atomic_uint wrong;
 
@@ -29,14 +29,14 @@ static void *work(void *arg)
             atomic_fetch_add(&wrong, 1);
         one++;
         if (rand_r(&state) % 64 == 0)
-            sched_yield(); /* the others come, and go to sleep */
+            sched_yield(); /* let others find the lock taken, and sleep */
         two++;
         quick_unlock(&lock);
     }
     return NULL;
 }
 
-/* ---- the last one to give it back: nobody after it wakes who sleeps ---- */
+/* ---- the last unlock: no later one wakes a sleeper ---- */
 
 enum { LAST_ROUNDS = 2000, PAUSES = 400, STUCK_S = 300 };
 
@@ -57,8 +57,8 @@ static void *sleeper(void *arg)
     return NULL;
 }
 
-/* last_ones - it is given back once in a round, about when the other one goes
- * to sleep; SIGALRM ends a round that does not end */
+/* Unlock once in each round, about when the other thread goes to sleep. If it
+ * is not woken, SIGALRM ends the program. */
 static bool last_ones(void)
 {
     unsigned state = 1;

@@ -44,9 +44,9 @@ Test(boot_id, now_is_this_run_with_the_time_of_proc_stat)
 Test(boot_id, two_ids_of_the_kernel_decide_alone)
 {
     cr_assert_not(same(A, 1000, B, 1000),
-                  "a machine without a clock starts at one time each day");
-    cr_assert(same(A, 1000, A, 900000), "the clock was set");
-    cr_assert(same(A, 0, A, 1000), "the time of one is not known");
+                  "a machine without a clock boots at the same time each day");
+    cr_assert(same(A, 1000, A, 900000), "differs because the clock was set");
+    cr_assert(same(A, 0, A, 1000), "differs because one time is unknown");
 }
 
 Test(boot_id, an_id_that_covers_the_kernels_leaves_it_to_the_time)
@@ -55,7 +55,7 @@ Test(boot_id, an_id_that_covers_the_kernels_leaves_it_to_the_time)
     cr_assert(same(A "~", 1000, B "~", 1010));
     cr_assert_not(same(A, 1000, B "~", 1011));
     cr_assert_not(same(A "~", 1000, B "~", 2000));
-    cr_assert_not(same(A, 0, B "~", 1000), "not known is no time");
+    cr_assert_not(same(A, 0, B "~", 1000), "an unknown time equals another");
     cr_assert_not(same("", 0, B, 1000));
 }
 

@@ -18,17 +18,17 @@
 #define UNTOUCHED UINT64_C(0xABCDEF)
 #define COUNT(a)  (sizeof(a) / sizeof *(a))
 
-static time_t wall_step_s; /* somebody set the clock by so much */
+static time_t wall_step_s; /* a step of the wall clock, s */
 
-/* The call for times of 64 bits. */
+/* The system call with times of 64 bits. */
 #ifdef SYS_clock_gettime64
 #define CLOCK_CALL SYS_clock_gettime64
 #else
 #define CLOCK_CALL SYS_clock_gettime
 #endif
 
-/* clock_gettime - the kernel's, with the wall clock set by wall_step_s; stands
- * in front of libc's for the whole program */
+/* Replace clock_gettime(3) in the whole program: ask the kernel, and move the
+ * wall clock by wall_step_s. */
 int clock_gettime(clockid_t id, struct timespec *now)
 {
     int rc = (int)syscall(CLOCK_CALL, id, now);
@@ -43,7 +43,7 @@ struct text_case {
     int rc;
 };
 
-/* seed_take - a seed of this run, printed so that a failure can be run again */
+/* Return the seed of this run, and print it, to repeat a failure. */
 static uint64_t seed_take(void)
 {
     uint64_t seed = clock_wall_ns();
@@ -54,7 +54,7 @@ static uint64_t seed_take(void)
     return seed;
 }
 
-/* random_next - splitmix64 */
+/* Return the next number of splitmix64. */
 static uint64_t random_next(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
@@ -63,7 +63,7 @@ static uint64_t random_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* random_value - of any length in bits, often round in decimal */
+/* Return a number of any length in bits, often round in decimal. */
 static uint64_t random_value(uint64_t *state)
 {
     uint64_t value = random_next(state) >> (1 + random_next(state) % 63);
@@ -135,7 +135,7 @@ Test(clock, what_is_no_duration_is_refused_and_writes_nothing)
         {"none", 0, -EINVAL},
         {"5mss", 0, -EINVAL},
         {"5\xc2\xb5s", 0, -EINVAL},
-        /* Junk is junk, however large the number in front of it. */
+        /* Junk behind a number that is too large is -EINVAL, not -ERANGE. */
         {"99999999999999999999d5x", 0, -EINVAL},
     };
     cases_check(cases, COUNT(cases), duration_parse);
@@ -148,7 +148,7 @@ Test(clock, durations_over_the_longest_are_refused_not_wrapped)
         {"18446744073709551616ns", 0, -ERANGE},
         {"99999999999999999999999999ns", 0, -ERANGE},
         {"106751d23h47m16.854775808s", 0, -ERANGE},
-        {"213503982334601d", 0, -ERANGE}, /* 2^64 ns and a bit, wrapped */
+        {"213503982334601d", 0, -ERANGE}, /* 2^64 ns and a bit: would wrap */
         {"106751d9999999999999999999h", 0, -ERANGE},
     };
     cases_check(cases, COUNT(cases), duration_parse);
@@ -317,7 +317,7 @@ Test(clock, times_are_read)
         {"@1732126091.25", UINT64_C(1732126091250000000), 0},
         {"0", UINT64_C(1732126091000000000), 0},
         {"1h", UINT64_C(1732122491000000000), 0},
-        {"100000d", 0, 0}, /* before the epoch: since ever */
+        {"100000d", 0, 0}, /* before the epoch: 0 */
         {"1969-12-31", 0, -ERANGE},
         {"1970-01-01T00:00:00+00:01", 0, -ERANGE},
         {"9999-01-01", 0, -ERANGE},
@@ -404,7 +404,7 @@ Test(clock, a_time_of_the_wall_clock_is_a_time_since_the_start)
     cr_assert_geq(at, before);
     cr_assert_leq(at, clock_boot_ns() + MINUTE);
     at = clock_boot_at(wall - MINUTE);
-    cr_assert(at >= before && at <= clock_boot_ns(), "it is past");
+    cr_assert(at >= before && at <= clock_boot_ns(), "a past time is not now");
 }
 
 Test(clock, ms_for_poll_never_end_too_early)

@@ -28,7 +28,7 @@ Test(errno_text, a_limit_that_was_reached_is_named)
 Test(errno_text, each_number_has_the_words_of_the_library)
 {
     for (int err = 0; err < 200; err++)
-        if (err != EUCLEAN && err != EBUSY) /* in plainer words */
+        if (err != EUCLEAN && err != EBUSY) /* these have plainer words */
             cr_assert_str_eq(errno_text(err), strerror(err), "%d", err);
     cr_assert_str_eq(errno_text(ENOENT), "No such file or directory");
 }

@@ -7,7 +7,7 @@
 
 #include "common/base/folder.h"
 
-/* Few systems have a user of this number, and none of those that we know. */
+/* No system that we know has a user or a group with this number. */
 #define NOBODY 4294967290u
 
 Test(folder_user, each_user_of_this_machine_has_the_name_that_a_search_gives)
@@ -58,7 +58,7 @@ Test(folder_user, without_a_descriptor_it_is_a_number_too)
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
     folder_user(0, user);
     folder_group(0, group);
-    setrlimit(RLIMIT_NOFILE, &is); /* an assertion needs one, too */
+    setrlimit(RLIMIT_NOFILE, &is); /* an assertion needs one */
     cr_assert_str_eq(user, "uid 0");
     cr_assert_str_eq(group, "gid 0");
 }

@@ -1,4 +1,4 @@
-/* test_log.c - one event is one line, valid, whole, and never a wait */
+/* test_log.c - one event is one valid, whole line, and logging never waits */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,13 +25,13 @@
 
 struct write_step {
     ssize_t take;       /* most bytes that this call takes; or -errno */
-    const char *logged; /* the event of a line that comes during this call */
+    const char *logged; /* event of a line that is logged during this call */
 };
 static const struct write_step *write_script;
 static size_t write_steps, write_calls;
 
-/* write - the kernel's, except on stderr while there is a script; stands in
- * front of libc's for the whole program */
+/* Replace write(2) in the whole program: on stderr follow the script while
+ * there is one, otherwise ask the kernel. */
 ssize_t write(int fd, const void *data, size_t size)
 {
     if (fd == STDERR_FILENO)
@@ -63,7 +63,7 @@ static void script_set(const struct write_step *steps, size_t n)
 
 static int captured = -1;
 
-/* capture - stderr goes to memory from here on */
+/* Send stderr to memory from here on. */
 static void capture(void)
 {
     captured = memfd_create("stderr", 0);
@@ -71,7 +71,7 @@ static void capture(void)
     cr_assert_eq(dup2(captured, STDERR_FILENO), STDERR_FILENO);
 }
 
-/* lines_take - what came since the last call; the caller frees it */
+/* Return what was written since the last call; the caller frees it. */
 static char *lines_take(size_t *size)
 {
     off_t end = lseek(captured, 0, SEEK_END);
@@ -84,7 +84,7 @@ static char *lines_take(size_t *size)
     return text;
 }
 
-/* after_event - the rest of a text line after its first three fields */
+/* Return a text line from its third field, event=, on. */
 static const char *after_event(const char *line)
 {
     const char *at = strstr(line, " event=");
@@ -92,7 +92,7 @@ static const char *after_event(const char *line)
     return at + 1;
 }
 
-/* json_line - parse a line that must be one JSON object */
+/* Parse a line, which must be one JSON object. */
 static json_t *json_line(const char *line, size_t size)
 {
     json_error_t trouble;
@@ -102,7 +102,7 @@ static json_t *json_line(const char *line, size_t size)
     return object;
 }
 
-/* utf8_valid - as jansson sees it */
+/* Return true if jansson takes these bytes for UTF-8. */
 static bool utf8_valid(const char *text, size_t size)
 {
     json_t *string = json_stringn(text, size);
@@ -227,7 +227,7 @@ Test(log, errno_stays_as_it_was, .init = capture)
     cr_assert_eq(write_steps, 0);
 }
 
-/* fill_to - a string of n letters */
+/* Fill `buf` with a string of n letters. */
 static const char *fill_to(char *buf, size_t n)
 {
     memset(buf, 'y', n);
@@ -285,7 +285,7 @@ static uint64_t seed_take(void)
     return seed;
 }
 
-/* random_bytes - a mix of anything, ASCII and valid characters */
+/* Fill `buf` with any bytes, with ASCII, or with ASCII and long characters. */
 static size_t random_bytes(uint64_t *state, char *buf, size_t most)
 {
     static const char *const whole[] = {"\u00e9",   "\u20ac", "\U0001F600",
@@ -304,7 +304,7 @@ static size_t random_bytes(uint64_t *state, char *buf, size_t most)
     return at;
 }
 
-/* value_undo - the bytes that a text value stands for; the dumb reader */
+/* Decode a text value into the bytes that it stands for; count them. */
 static size_t value_undo(const char *at, char *out)
 {
     size_t n = 0;
@@ -366,7 +366,7 @@ Test(log, a_cut_never_splits_a_character_or_an_escape, .init = capture)
     }
 }
 
-/* line_check - one line, valid UTF-8, no control byte but its end */
+/* Check that this is one line of valid UTF-8, without a control byte in it. */
 static void line_check(const char *line, size_t size)
 {
     cr_assert(utf8_valid(line, size), "not UTF-8");
@@ -410,7 +410,8 @@ Test(log, any_bytes_give_one_valid_line_that_says_them_all)
     }
 }
 
-/* logged - the value of a line with this character in it, in quotes */
+/* Log "a", the character and "b", and store the value of the text line. In JSON
+ * all bytes must be there, hidden characters as escapes. */
 static void logged(uint32_t point, char value[64])
 {
     char text[8] = "a";
@@ -422,7 +423,7 @@ static void logged(uint32_t point, char value[64])
     cr_assert_eq(sscanf(after_event(line), "event=e v=%63[^\n]", value), 1);
     free(line);
 
-    log_setup(LOG_INFO, LOG_JSON); /* nothing is lost, nothing is shown */
+    log_setup(LOG_INFO, LOG_JSON); /* all bytes come, hidden ones escaped */
     log_info("e", F_BYTES("v", text, n));
     line = lines_take(&size);
     json_t *o = json_line(line, size), *v = json_object_get(o, "v");
@@ -441,7 +442,7 @@ static void is_escaped(uint32_t point, const char *what)
     logged(point, value);
     snprintf(want, sizeof want,
              point < 0x80 ? "\"a\\x%02xb\"" : "\"a\\u{%04x}b\"", point);
-    if (point != '\n' && point != '\r' && point != '\t') /* \n \r \t */
+    if (point != '\n' && point != '\r' && point != '\t') /* short escapes */
         cr_assert_str_eq(value, want, "U+%04X, %s", point, what);
 }
 
@@ -540,7 +541,7 @@ Test(log, a_line_during_the_last_write_before_a_gap_belongs_to_the_gap,
     static const struct write_step steps[] = {
         {10, NULL},
         {-EIO, NULL},         /* Torn: the next line is the writer's. */
-        {LINE_ROOM, "during"} /* It is written, and another one comes. */
+        {LINE_ROOM, "during"} /* Takes all; another line comes. */
     };
     log_setup(LOG_INFO, LOG_TEXT);
     script_set(steps, 3);
@@ -574,8 +575,8 @@ static void read_until(int fd, char *text, size_t room, const char *last)
     }
 }
 
-/* stuck_reader - nobody reads `ours` while lines are logged into `theirs`; then
- * it is read: each line came, in order, or was counted */
+/* Log lines into `theirs` while nobody reads `ours`; then read them: each line
+ * came, in order, or was counted as dropped. */
 static void stuck_reader(int ours, int theirs)
 {
     static char text[2 << 20];
@@ -599,8 +600,9 @@ static void stuck_reader(int ours, int theirs)
     cr_assert_not_null(gap);
     cr_assert_eq(sscanf(gap, "event=log_lines_dropped count=%lu", &dropped), 1);
     cr_expect_eq(lines + dropped, STUCK_LINES, "%lu and %lu", lines, dropped);
-    cr_expect_gt(lines, 200, "what was buffered is not lost");
-    cr_expect_null(strstr(gap, "event=e "), "the count stands at the gap");
+    cr_expect_gt(lines, 200, "buffered lines are lost");
+    cr_expect_null(strstr(gap, "event=e "),
+                   "lines stand behind the count of dropped lines");
 }
 
 Test(log, a_pipe_that_nobody_reads_stops_no_thread)
@@ -675,8 +677,8 @@ static void *log_many(void *letter)
     return NULL;
 }
 
-/* letters_check - the line of one thread holds that thread's letter only;
- * returns how many lines this one stands for */
+/* Check that a line holds the letter of one thread only; return the number of
+ * lines that it stands for. */
 static int letters_check(const char *line)
 {
     const char *value = after_event(line) + strlen("event=e s=");

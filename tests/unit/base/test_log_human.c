@@ -20,7 +20,7 @@ static void utc(void)
 
 TestSuite(log_human, .init = utc);
 
-/* line_of - 1970-01-01 00:00:05 as that place has it */
+/* Return the line of an event at 5 s after the epoch, in the zone of utc(). */
 static const char *line_of(const char *name, const struct log_field *fields,
                            size_t n, bool colour, unsigned columns)
 {
@@ -81,10 +81,10 @@ Test(log_human, text_of_an_error_is_cut_so_that_the_line_fits)
                      "b\u00e4nk does not\u2026  3 failed, letter 7");
     cr_expect_not_null(strstr(LINE("dead", false, 0, LONG_DEATH), "today"));
     cr_expect_not_null(strstr(LINE("dead", false, 40, LONG_DEATH), "today"),
-                       "too little would be left of it");
+                       "it is cut, though too little would be left");
 }
 
-/* columns - of a line without colour */
+/* Count the columns of a line without colour. */
 static size_t columns(const char *text)
 {
     size_t n = 0;
@@ -121,7 +121,7 @@ Test(log_human, first_and_last_line_of_a_run_fit_80_columns)
     cr_expect_not_null(strstr(LINE("started", false, 80, F_STR("queue", "/o"),
                                    F_STR("state_dir", "/x")),
                               "state_dir=/x"),
-                       "there is room for it");
+                       "it is left out, though there is room");
 }
 
 Test(log_human, other_events_have_their_fields_and_nothing_escapes)

@@ -28,7 +28,7 @@ Test(mount_point, what_is_not_there_comes_back_as_it_is)
     cr_assert_str_eq(mount_point("no/such file", out), "no/such file");
 }
 
-/* It has the device of what is above it. */
+/* A bind mount has the device number of the folder above it. */
 Test(mount_point, a_folder_that_is_bound_is_one)
 {
     char top[] = "/tmp/mqw-mount-XXXXXX", out[PATH_MAX], deep[64];

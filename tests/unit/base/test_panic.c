@@ -8,7 +8,7 @@
 
 #include "common/base/log.h"
 
-/* last_words - what a process writes to stderr that panics; "" without */
+/* Panic in a child; return what it wrote to stderr, and its wait status. */
 static const char *last_words(enum log_format format, int *status)
 {
     static char text[4096];

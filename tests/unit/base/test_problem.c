@@ -1,4 +1,4 @@
-/* test_problem.c - one line, whole characters, whatever goes in */
+/* test_problem.c - a problem's text is one line of whole characters */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -54,7 +54,7 @@ Test(problem, long_text_is_cut_between_characters)
     }
 }
 
-/* limit_set - in the child that the test is */
+/* Set a limit of this process only: Criterion runs each test in a child. */
 static void limit_set(__rlimit_resource_t which, rlim_t bytes)
 {
     struct rlimit limit;

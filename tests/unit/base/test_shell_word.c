@@ -1,4 +1,4 @@
-/* test_shell_word.c - shell_word: what a shell reads is the text */
+/* test_shell_word.c - shell_word: a shell reads the quoted word as the text */
 #include <criterion/criterion.h>
 
 #include "common/base/safe_text.h"

@@ -1,4 +1,4 @@
-/* test_ulid.c - ids are unique, growing, and the same in both forms */
+/* test_ulid.c - ids are unique, grow, and are the same as bytes and as text */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static int id_compare(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct ulid));
 }
 
-/* id_ms - the time in an id */
+/* Return the milliseconds in an id. */
 static uint64_t id_ms(struct ulid id)
 {
     uint64_t ms = 0;
@@ -121,7 +121,7 @@ Test(ulid, any_id_printed_is_read_back_and_sorts_as_its_text)
         struct ulid id, back;
         char text[ULID_TEXT];
         memcpy(id.bytes, words, sizeof id.bytes);
-        /* Often the same start, so that late places decide too. */
+        /* Keep part of the last id, so that late places decide as well. */
         memcpy(id.bytes, last.bytes, random_next(&state) % 16);
         cr_assert_eq(ulid_parse(ulid_print(id, text), 26, &back), 0);
         cr_assert_eq(id_compare(&id, &back), 0, "%s", text);
@@ -153,7 +153,7 @@ Test(ulid, ids_of_a_thread_grow_also_when_the_clock_steps_back)
         cr_assert_lt(id_compare(&last, &id), 0, "at %d", i);
         last = id;
     }
-    /* Hours back: still after the last one. */
+    /* An id of the epoch is still above the last one. */
     struct ulid id = ulid_make(0);
     cr_assert_lt(id_compare(&last, &id), 0);
 }
@@ -166,7 +166,7 @@ static void *ids_make(void *into)
     return NULL;
 }
 
-/* ids_unique - sort and look at neighbours */
+/* Check that all ids differ: sort them, and compare neighbours. */
 static void ids_unique(struct ulid *ids, size_t n)
 {
     qsort(ids, n, sizeof *ids, id_compare);
@@ -198,7 +198,7 @@ Test(ulid, a_thread_that_comes_after_another_starts_elsewhere)
     ids_unique(ids[0], (size_t)4 * EACH);
 }
 
-/* child_ids - make ids in a child (and in its child), read them here */
+/* Write n ids into `to` from a child, and from its children down to `depth`. */
 static void child_ids(int depth, int to, int n)
 {
     pid_t pid = fork();

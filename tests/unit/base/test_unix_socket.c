@@ -16,15 +16,14 @@
 #include "common/base/unix_socket.h"
 
 static char dir[64], path[PATH_MAX];
-static time_t limit_s; /* the last SO_SNDTIMEO */
+static time_t limit_s; /* the last SO_SNDTIMEO, s */
 
 #ifndef SO_SNDTIMEO_OLD
 #define SO_SNDTIMEO_OLD SO_SNDTIMEO
 #endif
 
 /* Replace setsockopt(2) in this program: a limit of seconds becomes one of a
- * millisecond, in the words of the machine, which every kernel and emulator
- * takes. */
+ * millisecond, in machine words, which every kernel and emulator takes. */
 int setsockopt(int fd, int level, int name, const void *value, socklen_t size)
 {
     static const long brief[] = {0, 1000};
@@ -55,7 +54,7 @@ static void teardown(void)
 
 TestSuite(local, .init = setup, .fini = teardown);
 
-/* reach - connect, send a byte, get it */
+/* Connect to the listening socket, send a byte and receive it. */
 static void reach(int door)
 {
     int to = unix_socket_connect(path), from;

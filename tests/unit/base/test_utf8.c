@@ -22,8 +22,8 @@ Test(utf8, every_scalar_value_is_read_as_itself)
     }
 }
 
-/* As each character is read as itself, and nothing else is, the number of byte
- * strings that are read is the number of characters. */
+/* Each character is read as itself (see above). So if as many byte strings are
+ * read as there are characters, no others are read. */
 Test(utf8, no_other_bytes_are_a_character)
 {
     static const unsigned char ends[] = {0x00, 0x7F, 0x80, 0x81,
@@ -74,11 +74,11 @@ Test(utf8, each_range_ends_where_it_is_said)
 
 Test(utf8, nothing_else_is_hidden)
 {
-    size_t all = 2048, hidden = 0; /* the surrogates */
+    size_t all = 2048, hidden = 0; /* first the surrogates */
 
     for (size_t i = 0; i < HIDDEN_RANGES; i++)
         all += hidden_ranges[i].last - hidden_ranges[i].first + 1;
-    for (uint32_t plane = 2; plane < 16; plane++) /* its last two */
+    for (uint32_t plane = 2; plane < 16; plane++) /* the last two of each */
         all += plane == 13 ? 0 : 2;               /* listed with the tags */
     for (uint32_t c = 0; c <= 0x10FFFF; c++)
         hidden += utf8_hidden(c);
