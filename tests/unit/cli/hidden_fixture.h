@@ -1,5 +1,5 @@
-/* hidden_fixture.h - the characters that no user of common/utf8 lets through,
- * written down a second time: Unicode 15.0, by what they are */
+/* hidden_fixture.h - the characters that utf8_hidden must find, listed a second
+ * time from Unicode 15.0, by what they are */
 #ifndef TESTS_HIDDEN_FIXTURE_H
 #define TESTS_HIDDEN_FIXTURE_H
 
@@ -44,7 +44,7 @@ static const struct hidden {
 };
 #define HIDDEN_RANGES (sizeof hidden_ranges / sizeof hidden_ranges[0])
 
-/* Bytes of the character, without a NUL. */
+/* Encode a character as UTF-8, without a NUL; return the number of bytes. */
 static inline size_t hidden_put(char out[4], uint32_t point)
 {
     static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};

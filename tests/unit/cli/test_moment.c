@@ -1,4 +1,4 @@
-/* test_moment.c - times as a command line names them, in zones of all kinds */
+/* test_moment.c - times on a command line, in time zones of all kinds */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #define UNTOUCHED UINT64_C(77)
 #define COUNT(a)  (sizeof(a) / sizeof *(a))
 
-/* utc - the moment that an RFC 3339 text names */
+/* Return the time that an RFC 3339 text names. */
 static uint64_t utc(const char *text)
 {
     uint64_t ns;
@@ -22,7 +22,7 @@ static uint64_t utc(const char *text)
     return ns;
 }
 
-/* zone - the local clock from here on */
+/* Set the local time zone; skip the test if tzdata is missing. */
 static void zone(const char *name)
 {
     char file[128];
@@ -51,7 +51,7 @@ struct row {
         text, is, MOMENT_SKIPPED \
     }
 
-/* all_are - each text is that moment, asked at `now` */
+/* Check that each text, read at `now`, names its time. */
 static void all_are(const char *now, const struct row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -72,7 +72,7 @@ static void all_are(const char *now, const struct row *rows, size_t count)
 Test(moment, a_time_alone_is_the_next_one_and_a_day_names_its_own)
 {
     zone(BERLIN);
-    ARE("2026-11-22T13:00:00Z", /* 14:00 there */
+    ARE("2026-11-22T13:00:00Z", /* 14:00 in Berlin */
         ONCE("14:30", "2026-11-22T13:30:00Z"),
         ONCE("14:00", "2026-11-23T13:00:00Z"),
         ONCE("08:00:30", "2026-11-23T07:00:30Z"),
@@ -80,7 +80,7 @@ Test(moment, a_time_alone_is_the_next_one_and_a_day_names_its_own)
         ONCE("today 14:30", "2026-11-22T13:30:00Z"),
         ONCE("today 08:00", "2026-11-22T07:00:00Z"),
         ONCE("tomorrow 08:00", "2026-11-23T07:00:00Z"));
-    ARE("2026-11-22T23:30:00Z", /* the 23rd there */
+    ARE("2026-11-22T23:30:00Z", /* the 23rd in Berlin */
         ONCE("today 14:30", "2026-11-23T13:30:00Z"),
         ONCE("tomorrow 00:00", "2026-11-23T23:00:00Z"),
         ONCE("00:15", "2026-11-23T23:15:00Z"));
@@ -203,7 +203,7 @@ Test(moment, is_printed_with_its_zone)
                      "2026-11-22 14:00:00 +0100");
 }
 
-/* past_is - a moment that is past, asked at `now` */
+/* Check that `text`, read at `now`, names the past time `is`. */
 static void past_is(const char *now, const char *text, const char *is)
 {
     char got[TIME_TEXT];
@@ -215,7 +215,7 @@ static void past_is(const char *now, const char *text, const char *is)
 
 Test(moment, a_past_time_is_local_and_the_last_one)
 {
-    static const char now[] = "2026-11-22T13:00:00Z"; /* 14:00 there */
+    static const char now[] = "2026-11-22T13:00:00Z"; /* 14:00 in Berlin */
 
     zone(BERLIN);
     past_is(now, "08:00", "2026-11-22T07:00:00Z");

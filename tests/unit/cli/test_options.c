@@ -20,7 +20,7 @@ struct settings {
     bool stream, quiet, idle_given, grace_given;
 };
 
-/* sum_call - an OPT_CALL that adds up what it is given */
+/* Append a digit to a number: an OPT_CALL that fails for "own" and "bad". */
 static int sum_call(const char *text, void *into, struct problem *p)
 {
     uint64_t *sum = into;
@@ -32,7 +32,7 @@ static int sum_call(const char *text, void *into, struct problem *p)
     return 0;
 }
 
-/* poke_call - an OPT_CALL without a value */
+/* Add a thousand: an OPT_CALL without a value. */
 static int poke_call(const char *text, void *into, struct problem *p)
 {
     (void)p;
@@ -114,7 +114,7 @@ static struct run *run_line(const char *line)
     return r;
 }
 
-/* run_good - it must succeed */
+/* Parse a line, which must succeed. */
 static struct run *run_good(const char *line)
 {
     struct run *r = run_line(line);
@@ -122,7 +122,7 @@ static struct run *run_good(const char *line)
     return r;
 }
 
-/* refuse_check - it must fail with that text and status 64 */
+/* Check that a line fails with this text and status 64. */
 static void refuse_check(const char *line, const char *text)
 {
     struct run *r = run_line(line);
@@ -217,12 +217,13 @@ Test(options, a_value_that_may_be_left_out_never_eats_an_operand)
 {
     struct run *r = run_good("--exit-when-idle 5s");
     cr_expect(r->set.idle_given);
-    cr_expect_eq(r->set.idle, 2 * NS_PER_S, "the preset");
+    cr_expect_eq(r->set.idle, 2 * NS_PER_S, "the value is not the preset");
     cr_expect_eq(r->operands, 1);
     cr_expect_str_eq(r->argv[0], "5s");
     free(r);
     r = run_good("--exit-when-idle=5s -vi");
-    cr_expect_eq(r->set.idle, 2 * NS_PER_S, "the last wins");
+    cr_expect_eq(r->set.idle, 2 * NS_PER_S,
+                 "the last -i does not set the preset");
     cr_expect_eq(r->set.verbose, 1);
     free(r);
     r = run_good("--exit-when-idle --exit-when-idle=5s");

@@ -48,7 +48,7 @@ static const struct option_table table = {
     .count = COUNT(rows),
 };
 
-/* text_take - what a printer prints; the caller frees it */
+/* Return what `print` prints at this width; the caller frees it. */
 static char *text_take(void (*print)(FILE *out, int width), int width)
 {
     char *text = calloc(1, TEXT_ROOM);
@@ -103,7 +103,7 @@ Test(options_help, is_this_text_at_80_columns)
     free(text);
 }
 
-/* columns_of - of one line: bytes that start a character */
+/* Count the columns of a line: the bytes that start a character. */
 static int columns_of(const char *line, size_t size)
 {
     int columns = 0;
@@ -112,7 +112,7 @@ static int columns_of(const char *line, size_t size)
     return columns;
 }
 
-/* lines_fit - no line is wider, and none ends in a space */
+/* Check that no line is wider than `width`, and that none ends in a space. */
 static void lines_fit(const char *line, int width)
 {
     while (*line) {
@@ -124,7 +124,7 @@ static void lines_fit(const char *line, int width)
     }
 }
 
-/* words_same - both texts are the same words in the same order; eats them */
+/* Check that both texts are the same words in the same order; changes both. */
 static void words_same(char *one, char *other)
 {
     char *a, *b;
@@ -149,7 +149,7 @@ Test(options_help, fits_any_width_and_loses_no_word)
     }
 }
 
-/* plain_print - the help with "cafe" for "caf\u00e9": a byte less, no column */
+/* Print the help with "cafe" for "caf\u00e9": a byte less, as many columns. */
 static void plain_print(FILE *out, int width)
 {
     struct option_row plain_rows[COUNT(rows)];

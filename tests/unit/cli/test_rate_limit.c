@@ -1,4 +1,4 @@
-/* test_rate_limit.c - rate_limit: so many a second */
+/* test_rate_limit.c - rate_limit: at most so many steps a second */
 #include <criterion/criterion.h>
 
 #include "common/base/clock.h"

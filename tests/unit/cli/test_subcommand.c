@@ -1,5 +1,5 @@
-/* test_subcommand.c - a program with verbs: whose flag it is, where operands
- * end */
+/* test_subcommand.c - a program with verbs: which verb has a flag, where
+ * operands end */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static const struct subcommand_exit exits[] = {
     {2, EX_NOINPUT, "no such size"},
 };
 
-/* values_check - what cannot be together */
+/* Refuse --dir bad, as a program refuses options that exclude each other. */
 static int values_check(void *options, struct problem *p)
 {
     struct values *v = options;
@@ -69,7 +69,7 @@ static const struct subcommand_table table = {
 static struct values v;
 static struct problem p;
 
-/* reads - "tool VERB ..." */
+/* Read the line "tool VERB ..." into `v`. */
 static int reads(size_t verb, const char *const *words)
 {
     static char *argv[16]; /* operands point into it */
@@ -150,10 +150,11 @@ Test(verbs, take_so_many_operands)
     cr_assert_not_null(strstr(p.text, "too many arguments"), "%s", p.text);
     cr_assert_lt(READS(1, "1", "--dir", "bad"), 0);
     cr_assert_str_eq(p.text, "a bad dir");
-    cr_assert_eq(READS(1, "--help", "--dir", "bad"), 0, "help needs none");
+    cr_assert_eq(READS(1, "--help", "--dir", "bad"), 0,
+                 "--help is refused for another option");
 }
 
-/* begins - "tool ..."; what it says goes to `said` */
+/* Begin "tool ..."; its output goes to `said`. */
 static char said[4096];
 
 static int begins(const char *const *words)
@@ -216,7 +217,8 @@ Test(verbs, that_are_slips_are_guessed)
     cr_assert_eq(BEGINS(NULL), EX_USAGE);
     cr_assert_str_eq(said,
                      "tool: no verb given; give list, wipe or door first\n");
-    cr_assert_eq(BEGINS("--dir", "list"), EX_USAGE, "the verb is its value");
+    cr_assert_eq(BEGINS("--dir", "list"), EX_USAGE,
+                 "the value of --dir is taken for a verb");
     cr_assert_eq(BEGINS("-j", "--", "list"), EX_USAGE);
     cr_assert_eq(BEGINS("door", "/q", "open"), EX_UNAVAILABLE);
     cr_assert_str_eq(said, "tool: door: not in this build, because of X=1; "
@@ -242,7 +244,7 @@ Test(verbs, help_needs_no_operands)
     cr_assert_str_eq(said, "tool " MQW_VERSION "\n");
 }
 
-/* help - of a verb, as text */
+/* Return the help of a verb. */
 static const char *help(size_t verb)
 {
     static char text[4096];
@@ -287,7 +289,7 @@ Test(verbs, the_help_of_the_program_lists_them)
                        "%s", help(3));
 }
 
-/* Of another verb's statuses nothing is told, and no line is too long. */
+/* No status of another verb is listed, and no line is too long. */
 Test(verbs, help_of_each_has_its_own_exit_statuses)
 {
 #define TOP "\nExit status:\n  0   success\n"

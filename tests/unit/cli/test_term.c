@@ -1,4 +1,4 @@
-/* test_term.c - common/term, term_table, term_progress */
+/* test_term.c - terminals, tables, progress bars, and what is safe to print */
 #include <criterion/criterion.h>
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "common/cli/term_table.h"
 #include "tests/unit/cli/hidden_fixture.h"
 
-/* safe - what safe_text makes of `data`; freed by nobody, the test ends soon */
+/* Return what safe_text makes of `data`, until the next call. */
 static const char *safe(const void *data, size_t size, bool one_line)
 {
     static char *text;
@@ -72,7 +72,7 @@ static void is_escaped(uint32_t point, const char *what)
     char text[4], want[16];
     size_t size = hidden_put(text, point);
     snprintf(want, sizeof want, point < 0x80 ? "\\x%02x" : "\\u{%04X}", point);
-    if (point != '\n' && point != '\t') /* \n \t */
+    if (point != '\n' && point != '\t') /* these have short escapes */
         cr_assert_str_eq(safe(text, size, true), want, "U+%04X, %s", point,
                          what);
 }
@@ -91,7 +91,7 @@ Test(term, both_ends_of_each_hidden_range_are_escaped)
     hidden_each(is_escaped, is_shown);
 }
 
-/* is_safe - no byte a terminal could act on */
+/* Return true if the text has no byte that a terminal could act on. */
 static bool is_safe(const char *text)
 {
     for (; *text; text++)
@@ -117,7 +117,7 @@ Test(term, random_bytes_never_reach_the_output_as_control_bytes)
         cr_assert_lt(n, room);
         cr_assert_eq(strlen(copy), n, "seed %u", seed);
         cr_assert(is_safe(copy), "seed %u", seed);
-        /* nothing in it that had to be escaped: no character was cut */
+        /* Nothing is left to escape: no character was cut. */
         cr_assert_str_eq(safe(copy, n, true), copy);
     }
 }
@@ -167,7 +167,7 @@ Test(term, a_file_is_no_terminal_and_gets_no_colour)
     fclose(f);
 }
 
-/* terminal - a pseudo terminal of `columns`; *master reads what is shown */
+/* Open a pseudo terminal of `columns`; *master reads what is shown. */
 static FILE *terminal(int columns, int *master)
 {
     int slave;
@@ -176,8 +176,8 @@ static FILE *terminal(int columns, int *master)
     return fdopen(slave, "w");
 }
 
-/* shown - what was written to the terminal since the last time; a byte of ours
- * behind it tells that it is all there */
+/* Return what was written to the terminal since the last call. A last byte,
+ * written here, marks its end. */
 static const char *shown(int master, FILE *out)
 {
     static char text[4096];
@@ -228,7 +228,7 @@ static const struct term_column three[] = {
     {"BODY", TERM_LEFT, TERM_END},
 };
 
-/* table_fill - two rows; the second one's middle cell is empty */
+/* Make a table of two rows; the second one's middle cell is empty. */
 static struct term_table *table_fill(void)
 {
     struct term_table *t = term_table_open(three, 3);
@@ -334,7 +334,7 @@ static enum term_colour bad_is_red(const char *cell)
     return strcmp(cell, "bad news") == 0 ? TERM_RED : TERM_PLAIN;
 }
 
-/* By the whole cell, also where it is cut; nothing is added to its width. */
+/* The whole cell decides, also where it is cut. A colour adds no width. */
 Test(term, cells_of_a_column_have_a_colour_by_what_is_in_them)
 {
     static const struct term_column columns[] = {
@@ -375,7 +375,7 @@ Test(term, words_go_to_the_next_line_whole_and_indented)
     free(text);
 }
 
-/* A name that has two is not another name. */
+/* A name with two blanks in it must stay that name. */
 Test(term, blanks_within_a_line_stay_as_many)
 {
     char *text;
@@ -387,7 +387,7 @@ Test(term, blanks_within_a_line_stay_as_many)
     free(text);
 }
 
-/* What is copied from two lines would be two commands. */
+/* A command that is copied from two lines would be two commands. */
 Test(term, a_command_stays_on_one_line)
 {
     char *text;
@@ -431,7 +431,7 @@ Test(term, the_widest_column_is_cut_first)
     fclose(out);
 }
 
-/* extra_print - a table with two extra columns on `columns` of a terminal */
+/* Return a table with two extra columns, on a terminal of `columns`. */
 static const char *extra_print(int columns)
 {
     static const struct term_column extra[] = {
@@ -477,7 +477,7 @@ static const struct term_column spare[] = {
     {"BODY", TERM_LEFT, TERM_END},
 };
 
-/* spare_row - a row of it */
+/* Add a row to a table with the columns of `spare`. */
 static void spare_row(struct term_table *t, int id, const char *group)
 {
     term_cellf(t, "%d", id);
@@ -563,7 +563,7 @@ Test(term, progress_shows_share_speed_and_time_left)
     cr_assert_str_eq(text, "sending [####################] 7/5  100%  0/s");
 }
 
-/* As by Ctrl-S: a write would wait until Ctrl-Q. */
+/* The terminal is stopped as by Ctrl-S: a write would wait until Ctrl-Q. */
 Test(term, progress_does_not_wait_for_a_terminal_that_was_stopped,
      .timeout = 20)
 {

@@ -7,7 +7,7 @@
 
 #define MOMENT UINT64_C(1795326121123000000) /* 2026-11-22T05:42:01.123Z */
 
-/* zone - the local clock from here on: POSIX rules, so no tzdata is needed */
+/* Set the local time zone, by POSIX rules, which need no tzdata. */
 static void zone(const char *rule)
 {
     setenv("TZ", rule, 1);
@@ -43,7 +43,7 @@ Test(term_time, what_is_shown_in_any_zone_is_read_back_to_the_second)
     cr_assert_str_eq(term_time(MOMENT, text), "2026-11-22 02:12:01-03:30");
 }
 
-/* Each age is in the middle of what is told, so a slow test tells the same. */
+/* Each age is in the middle of its range, so a slow test sees the same. */
 Test(term_time, how_long_ago_has_one_unit)
 {
     static const struct {

@@ -9,7 +9,7 @@
 
 TestSuite(in_hand_limit);
 
-/* model_fits - attempt by attempt */
+/* Return true if all attempts, added one by one, stay below the limit. */
 static bool model_fits(const struct settings *s, const struct backoff *b)
 {
     uint64_t sum = s->timeout_ns;
@@ -47,8 +47,8 @@ Test(in_hand_limit, is_kept_as_a_dumb_model_says)
     }
 }
 
-/* Fails, by its time limit, where each look counts a million attempts: one does
- * for each message whose handler asks for a delay. */
+/* The worker asks for each message whose handler wants a delay. If each call
+ * counted a million attempts, this test would reach its time limit. */
 Test(in_hand_limit, of_many_attempts_costs_no_more_than_of_few)
 {
     uint64_t sum = 0;

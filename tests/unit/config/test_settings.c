@@ -1,5 +1,5 @@
-/* test_settings.c - what a worker can be told: defaults, operands, and what no
- * flag can tell by itself */
+/* test_settings.c - settings of a worker: defaults, operands, and flags that
+ * depend on each other */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static struct problem p;
 
 #define ARGS_MOST 16
 
-/* parse - a command line, words between blanks */
+/* Parse a command line; words are separated by blanks. */
 static int parse(const char *line)
 {
     static char text[512];
@@ -42,7 +42,7 @@ static void setup(void)
 
 TestSuite(settings, .init = setup);
 
-/* refused - with status 64, and a text that says this */
+/* Check that a line fails with status 64 and this text. */
 static void refused(const char *line, const char *says)
 {
     cr_assert_lt(parse(line), 0, "%s", line);
@@ -191,8 +191,8 @@ Test(settings, the_queue_is_asked_for_as_told)
     cr_assert_eq(attr.mode, 0640);
 }
 
-/* A thread that receives and all that it may deliver have a slot each, beside
- * a full lookahead and some verdicts that cannot be written. */
+/* There is a slot for each receiving thread and for all that it may deliver,
+ * besides a full lookahead and some verdicts that cannot be written. */
 Test(settings, there_are_slots_for_all_that_may_be_lent_at_once)
 {
     settings_init(&s);
@@ -208,11 +208,11 @@ Test(settings, there_are_slots_for_all_that_may_be_lent_at_once)
     cr_assert_eq(slots_more(&s), 12);
 }
 
-/* ---- what it was told ---- */
+/* ---- settings as a command line ---- */
 
 static char told_line[2048];
 
-/* told - the flags that are not at their defaults, as a command line */
+/* Return the flags that are not at their defaults, as a command line. */
 static const char *told(void)
 {
     struct settings preset;
@@ -235,7 +235,7 @@ Test(settings, what_was_not_given_is_not_told)
     cr_assert_str_eq(told(), "");
     cr_assert_eq(parse("mqworker --max-attempts 5 --backoff exp:1s,5m /q -- x"),
                  0);
-    cr_assert_str_eq(told(), "", "as good as not given");
+    cr_assert_str_eq(told(), "", "a default that was given is printed");
 }
 
 Test(settings, what_was_given_is_told_in_words_that_say_the_same)
