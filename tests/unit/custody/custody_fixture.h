@@ -16,7 +16,7 @@
 
 #define FIXTURE_ROOM 256
 
-/* Where things are in the file, as docs/formats/custody.md says. */
+/* Offsets in the file, from docs/formats/custody.md. */
 #define AT_VERSION 8
 #define AT_CLEAN   20
 #define AT_SLOTS   56
@@ -50,7 +50,7 @@ static inline struct custody_spec fixture_spec(unsigned slots)
         .body_bytes = FIXTURE_ROOM, .slots = slots, .slots_max = 64};
 }
 
-/* fixture_open_at - as the worker opens it */
+/* Open a custody file as the worker does. */
 static inline struct custody *fixture_open_at(const char *path, size_t room,
                                               unsigned slots)
 {
@@ -70,7 +70,7 @@ static inline struct custody *fixture_open(unsigned slots)
     return fixture_open_at(fixture_file, FIXTURE_ROOM, slots);
 }
 
-/* What recovery found: copies of heads, and the slots themselves. */
+/* The slots that recovery found busy. */
 struct fixture_found {
     struct slot *slot[128];
     unsigned count;
@@ -86,7 +86,7 @@ static inline struct fixture_found fixture_recover(struct custody *c)
     return f;
 }
 
-/* fixture_take - a message in a slot, as the worker receives it */
+/* Put a message into a slot, as the worker does when it receives one. */
 static inline struct slot *fixture_take(struct custody *c, const char *text)
 {
     struct slot *slot = custody_acquire(c);
@@ -137,7 +137,7 @@ static inline void fixture_peek(const char *path, off_t at, void *data,
     close(fd);
 }
 
-/* fixture_bytes - the file as it is; the caller frees */
+/* Return the contents of a file; the caller frees them. */
 static inline void *fixture_bytes(const char *path, size_t *size)
 {
     struct stat st;
@@ -151,7 +151,7 @@ static inline void *fixture_bytes(const char *path, size_t *size)
     return data;
 }
 
-/* fixture_names - how many files of the folder start with `prefix` */
+/* Count the files of the folder whose names start with `prefix`. */
 static inline unsigned fixture_names(const char *prefix)
 {
     DIR *dir = opendir(fixture_dir);

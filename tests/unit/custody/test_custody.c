@@ -1,4 +1,4 @@
-/* test_custody.c - the file: made, refused, grown; its slots, its sequence */
+/* test_custody.c - making, refusing and growing the file; slots, sequence */
 #include "tests/unit/custody/custody_fixture.h"
 
 #include <errno.h>
@@ -22,21 +22,22 @@ Test(custody, new_file_is_private_empty_and_allocated)
 
     cr_assert_eq(stat(fixture_file, &st), 0);
     cr_assert_eq(st.st_mode & 07777, 0600);
-    cr_assert_geq(st.st_blocks * 512, st.st_size, "a hole could find no room");
+    cr_assert_geq(st.st_blocks * 512, st.st_size,
+                  "the file has holes, which the disk may have no room for");
     cr_assert_eq(custody_slots(c), 4);
     cr_assert_eq(custody_body_bytes(c), FIXTURE_ROOM);
-    cr_assert_eq(custody_free_slots(c), 0, "none before recovery");
+    cr_assert_eq(custody_free_slots(c), 0, "slots are free before recovery");
     cr_assert_eq(fixture_recover(c).count, 0);
     cr_assert_eq(custody_free_slots(c), 4);
     cr_assert_eq(custody_seq_next(c), 1);
     cr_assert_not(custody_torn(c));
-    cr_assert_eq(fixture_names("custody"), 1, "nothing temporary is left");
+    cr_assert_eq(fixture_names("custody"), 1, "a temporary file is left");
     custody_close(&c);
     cr_assert_null(c);
     custody_close(&c);
 }
 
-/* refused - custody_open fails with that status and leaves the file alone */
+/* Check that custody_open fails with this status and changes nothing. */
 static void refused(int status, const char *text)
 {
     struct custody_spec spec = fixture_spec(4);
@@ -57,7 +58,7 @@ static void refused(int status, const char *text)
     free(after);
 }
 
-/* made - a file as a killed worker leaves it, with one message */
+/* Make a file as a killed worker leaves it, with one message. */
 static void made(void)
 {
     struct custody *c = fixture_open(4);
@@ -78,7 +79,7 @@ Test(custody, other_version_is_refused_with_78_and_left_untouched)
     refused(EX_CONFIG, "version 0");
 }
 
-/* As one that a machine of the other byte order wrote. */
+/* The numbers are swapped as a machine of the other byte order writes them. */
 Test(custody, other_byte_order_is_refused_with_78_and_says_so)
 {
     static const struct {
@@ -137,7 +138,7 @@ Test(custody, each_damaged_byte_of_what_has_a_sum_is_refused_with_78)
                                48, 55, 60, 63, 72, 107, 112, 119};
 
     made();
-    fixture_patch(fixture_file, AT_CLEAN, &(uint32_t){0}, 4); /* a kill */
+    fixture_patch(fixture_file, AT_CLEAN, &(uint32_t){0}, 4); /* after a kill */
     for (size_t i = 0; i < COUNT(at); i++) {
         unsigned char byte, other;
 
@@ -231,7 +232,7 @@ struct traffic {
     atomic_uint bad;
 };
 
-/* traffic_run - take a slot, mark it, find the mark, give it back */
+/* Take a slot, mark it, check the mark and release it, until `stop`. */
 static void *traffic_run(void *arg)
 {
     struct traffic *t = arg;
@@ -306,13 +307,14 @@ Test(custody, growing_over_what_was_reserved_is_refused_and_changes_nothing)
     cr_assert_eq(custody_grow(c, 100000, &p), -ENOSPC);
     cr_assert(strstr(p.text, "100000"), "%s", p.text);
     cr_assert_eq(custody_slots(c), 2);
-    cr_assert_eq(custody_grow(c, 1, &p), 0, "fewer than there are: no effect");
+    cr_assert_eq(custody_grow(c, 1, &p), 0,
+                 "a number below the present one is refused");
     cr_assert_eq(custody_slots(c), 2);
     custody_close(&c);
 }
 
-/* custody_slots_most is what others have made room for: the last page may hold
- * more. */
+/* Other parts have room for custody_slots_most slots only, although the last
+ * page of the file may hold more. */
 Test(custody, grows_to_the_number_that_was_reserved_and_not_by_one_more)
 {
     struct custody_spec spec = fixture_spec(2);
@@ -460,7 +462,8 @@ Test(custody, a_file_without_a_name_is_known)
     snprintf(away, sizeof away, "%s/away", fixture_dir);
     cr_assert(!custody_is_unnamed(c));
     cr_assert_eq(rename(fixture_file, away), 0);
-    cr_assert(!custody_is_unnamed(c), "it was moved");
+    cr_assert(!custody_is_unnamed(c),
+              "a file that was moved counts as removed");
     cr_assert_eq(unlink(away), 0);
     cr_assert(custody_is_unnamed(c));
     custody_close(&c);

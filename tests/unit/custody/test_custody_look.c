@@ -18,14 +18,14 @@ static int keep(const struct custody_seen *s, void *arg)
     return arg && count == *(int *)arg ? 7 : 0;
 }
 
-/* look - all of them; what custody_look returned */
+/* Collect all slots; return the result of custody_look. */
 static int look(void)
 {
     count = 0;
     return custody_look(fixture_file, keep, NULL, &p);
 }
 
-/* fresh - a custody with free slots */
+/* Open custody with free slots only. */
 static struct custody *fresh(unsigned slots)
 {
     struct custody *c = fixture_open(slots);
@@ -34,7 +34,7 @@ static struct custody *fresh(unsigned slots)
     return c;
 }
 
-/* message - a HELD slot with that text */
+/* Add a HELD slot with this text. */
 static struct slot *message(struct custody *c, const char *text, uint64_t seq)
 {
     struct slot *slot = custody_acquire(c);

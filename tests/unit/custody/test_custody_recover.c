@@ -13,7 +13,7 @@
 
 #include "tests/fixtures/stepper.h"
 
-static char twin[128]; /* where copies go */
+static char twin[128]; /* path of the copies */
 
 static void setup(void)
 {
@@ -23,7 +23,7 @@ static void setup(void)
 
 TestSuite(custody_recover, .init = setup, .fini = fixture_fini);
 
-/* after_kill - the file as it is now, opened by the next worker */
+/* Open a copy of the file as it is now: what a kill leaves to a next worker. */
 static struct custody *after_kill(void)
 {
     fixture_copy(fixture_file, twin);
@@ -62,7 +62,7 @@ Test(custody_recover, each_state_comes_back_as_the_table_says)
     struct slot *slot;
 
     fixture_recover(c);
-    slot = custody_acquire(c); /* armed, nothing came */
+    slot = custody_acquire(c); /* armed, but nothing came */
     slot_arm(slot, custody_fill(c), custody_seq_next(c));
     fixture_take(c, "held");
     slot = fixture_take(c, "running");
@@ -142,7 +142,7 @@ Test(custody_recover, power_cut_makes_the_file_torn_until_it_is_mended)
     custody_close(&c);
     boot_id_edit(twin);
 
-    for (int i = 0; i < 2; i++) { /* a kill before the repair: torn again */
+    for (int i = 0; i < 2; i++) { /* 0: killed before the repair */
         char third[160];
 
         c = fixture_open_at(twin, FIXTURE_ROOM, 4);
@@ -216,7 +216,7 @@ Test(custody_recover, start_that_failed_does_not_call_a_torn_file_clean)
 
 /* ---- damage ---- */
 
-/* damage_last - the last slot's priority cannot be */
+/* Damage the last slot: give it a priority that cannot be. */
 static void damage_last(const char *path, unsigned slots)
 {
     size_t stride = (SLOT_HEADER + FIXTURE_ROOM + 63) / 64 * 64;
@@ -225,7 +225,7 @@ static void damage_last(const char *path, unsigned slots)
                   &(uint32_t){99999}, 4);
 }
 
-/* four_held - four messages, and the worker dies */
+/* Copy a file with four messages as a worker that dies leaves it. */
 static void four_held(void)
 {
     struct custody *c = fixture_open(4);
@@ -334,8 +334,9 @@ Test(custody_recover, larger_bodies_keep_what_is_held)
 
     c = fixture_open_at(twin, 8192, 2);
     cr_assert_eq(custody_body_bytes(c), 8192);
-    cr_assert_eq(custody_slots(c), 4, "room for what is held");
-    cr_assert_eq(custody_nonce(c), nonce, "or nobody finds its handlers");
+    cr_assert_eq(custody_slots(c), 4, "no room for what is held");
+    cr_assert_eq(custody_nonce(c), nonce,
+                 "with another nonce nobody finds its handlers");
     f = fixture_recover(c);
     cr_assert_eq(f.count, 3);
     fixture_text_is(f.slot[0], "held");
@@ -388,7 +389,7 @@ Test(custody_recover, rebuilding_a_torn_file_leaves_it_torn)
 static unsigned least_slots; /* that a copy must have */
 static unsigned messages;    /* that a copy must hold */
 
-/* open_look - whatever is there now, the next worker finds all messages */
+/* Check that the next worker finds all messages in the file as it is now. */
 static void open_look(void *arg)
 {
     struct custody *c;
@@ -413,7 +414,7 @@ static void open_look(void *arg)
     custody_close(&c);
 }
 
-/* numbered - a file with messages in it, left as a kill would leave it */
+/* Make a file with messages in it, as a kill would leave it. */
 static void numbered(unsigned slots)
 {
     struct custody *c = fixture_open(slots);
@@ -459,7 +460,7 @@ Test(custody_recover, kill_anywhere_in_a_rebuild_keeps_all_messages)
     cr_assert_gt(step_calls(open_act, open_look, &room), 20);
     open_look(NULL);
     free(fixture_bytes(fixture_file, &size));
-    cr_assert_gt(size, 4 * room, "it was rebuilt");
+    cr_assert_gt(size, 4 * room, "the file was not rebuilt");
 }
 
 static void claim_look(void *arg)
@@ -469,8 +470,8 @@ static void claim_look(void *arg)
     open_look(NULL);
 }
 
-/* Between two stores there is no system call: one instruction at a time, from
- * the last system call before the first store. */
+/* Stores are no system calls, so step through instructions, from the last
+ * system call before the first store. */
 Test(custody_recover, kill_while_a_file_of_the_last_boot_is_claimed_is_no_tear)
 {
     size_t room = FIXTURE_ROOM;
@@ -483,7 +484,7 @@ Test(custody_recover, kill_while_a_file_of_the_last_boot_is_claimed_is_no_tear)
     numbered(4);
     c = fixture_open(4);
     fixture_recover(c);
-    custody_close(&c); /* in good order, then the machine is started anew */
+    custody_close(&c); /* closed in good order; then the machine boots */
     boot_id_edit(fixture_file);
     fd = open(fixture_file, O_RDONLY);
     head = mmap(NULL, AT_SLOT, PROT_READ, MAP_SHARED, fd, 0);

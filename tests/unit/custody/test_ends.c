@@ -1,4 +1,4 @@
-/* test_ends.c - the file of messages that ended and are on the disk still */
+/* test_ends.c - the file of messages that ended but are still on the disk */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ Test(ends, what_is_noted_is_there_after_a_kill_until_it_is_dropped)
     cr_assert(ends_peek(e, keys, 3) == 3);
     cr_assert(keys[0] == 10 && keys[2] == 30);
     ends_drop(e, 3);
-    reopen(); /* nothing was written back: as a kill */
+    reopen(); /* as after a kill: nothing was written back */
     cr_assert(!ends_has(e, 30) && ends_has(e, 40) && ends_has(e, 50));
     size_t n = ends_peek(e, keys, 8);
     cr_assert(keys[n - 1] == 50 && keys[n - 2] == 40);
@@ -112,10 +112,10 @@ Test(ends, a_file_of_another_version_is_refused_and_stays_as_it_is)
     cr_assert(ends_known(path, &p) < 0 && ends_open(&e, path, &p) < 0 && !e);
     cr_expect(p.status == EX_CONFIG && strstr(p.text, "run that version"), "%s",
               p.text);
-    cr_expect(pread(fd, seen, sizeof seen, 0) == 13, "it is as long as it was");
+    cr_expect(pread(fd, seen, sizeof seen, 0) == 13, "the length has changed");
     cr_expect_str_eq(seen, "MQWENDS2 more");
     cr_assert(ftruncate(fd, 0) == 0);
-    cr_expect(ends_known(path, &p) == 0, "a new one");
+    cr_expect(ends_known(path, &p) == 0, "a new file is refused");
     close(fd);
 }
 
@@ -142,6 +142,6 @@ Test(ends, a_full_file_is_found_whole_and_can_be_emptied)
     for (size_t left = ENDS_MOST; left > 0; left -= 1024) {
         cr_assert(ends_peek(e, keys, 1024) == 1024 && keys[0] && keys[1023]);
         ends_drop(e, 1024);
-        cr_assert(put(1) > 0, "there is room at once");
+        cr_assert(put(1) > 0, "dropping made no room");
     }
 }

@@ -28,9 +28,9 @@ static const unsigned char never[] = {0xC0, 0xC1, 0xF5, 0xF6, 0xF7, 0xF8, 0xF9,
 
 static struct slot *slot; /* shared with the child that is stepped */
 static struct slot_fill fill;
-static unsigned looked; /* times a look came to a state of interest */
+static unsigned looked; /* looks that found the state under test */
 
-/* what a look expects to be recovered */
+/* What a look expects recovery to find. */
 static const void *want;
 static size_t want_size;
 static struct slot_word want_word;
@@ -48,7 +48,7 @@ static void setup(void)
 
 TestSuite(slot, .init = setup);
 
-/* copy - what a kill at this moment leaves */
+/* Copy the slot as a kill at this moment would leave it. */
 static struct slot *copy(void)
 {
     static _Alignas(64) unsigned char image[BYTES];
@@ -57,7 +57,7 @@ static struct slot *copy(void)
     return (struct slot *)(void *)image;
 }
 
-/* recovered - as custody_recover does it with a slot */
+/* Recover a copy of the slot, as custody_recover does. */
 static struct slot *recovered(void)
 {
     struct slot *s = copy();
@@ -70,14 +70,14 @@ static struct slot *recovered(void)
     return s;
 }
 
-/* kernel_takes - what the kernel does inside mq_receive */
+/* Do what the kernel does inside mq_receive. */
 static void kernel_takes(const void *body, size_t size, uint32_t priority)
 {
     slot->priority = priority;
     memcpy(slot->body, body, size);
 }
 
-/* received - a HELD slot */
+/* Make the slot HELD, with this text. */
 static void received(const char *text)
 {
     slot_arm(slot, &fill, 7);
@@ -90,7 +90,7 @@ static void body_is_fill(const struct slot *s)
     cr_assert_arr_eq(s->body, fill.bytes, ROOM);
 }
 
-/* message_is - HELD or RUNNING with the whole message */
+/* Check that a slot, HELD or RUNNING, has the whole message. */
 static void message_is(const struct slot *s, const void *body, size_t size)
 {
     cr_assert_eq(atomic_load(&s->length), size);
@@ -171,7 +171,7 @@ Test(slot, arming_cut_off_anywhere_leaves_nothing)
     cr_assert_gt(looked, 0);
 }
 
-/* faults - minor faults of this thread so far */
+/* Return the minor page faults of this thread so far. */
 static long faults(void)
 {
     struct rusage use;
@@ -180,8 +180,8 @@ static long faults(void)
     return use.ru_minflt;
 }
 
-/* warmed - a body whose first `dirty` bytes are not fill takes all its faults
- * before the kernel's copy, and is fill then */
+/* Warm a body whose first `dirty` bytes are not fill: all its page faults must
+ * come here, before the kernel's copy, and it must be fill afterwards. */
 static void warmed(uint32_t dirty)
 {
     size_t size = 5 * 4096, room = size - SLOT_HEADER - 100;
@@ -244,7 +244,7 @@ static void receive_act(void *arg)
         slot_disarm(slot);
 }
 
-/* receive_look - the message is in the queue or in the slot, and not in both */
+/* Check that the message is either in the queue or in the slot. */
 static void receive_look(void *arg)
 {
     struct reception *r = arg;
@@ -260,8 +260,8 @@ static void receive_look(void *arg)
                  atomic_load(&slot->length) == SLOT_UNSET);
 }
 
-/* receive_stepped - one message through a real queue, a kill at each
- * instruction from arming to HELD */
+/* Receive one message through a real queue, with a kill at each instruction
+ * from arming to HELD. */
 static void receive_stepped(const char *body, size_t size)
 {
     char name[64];
@@ -278,7 +278,8 @@ static void receive_stepped(const char *body, size_t size)
     cr_assert_eq(queue_send(r.queue, body, size, 3), 0);
     step_through(receive_act, receive_look, &r, slot, BYTES);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
-    cr_assert_gt(looked, 2, "a kill was tried before and after the length");
+    cr_assert_gt(looked, 2,
+                 "no kill before, or none after, the length was written");
     queue_close(&r.queue);
 }
 
@@ -336,8 +337,8 @@ Test(slot, kill_while_looking_at_an_empty_queue_invents_nothing)
     queue_close(&r.queue);
 }
 
-/* The next arm makes fill of whatever any life of a slot leaves in it: else an
- * old message's end would pass for the new one's. */
+/* Arming must turn all that a slot held before into fill. Otherwise the end of
+ * an old message would pass for the end of the new one. */
 Test(slot, body_is_all_fill_each_time_it_is_armed)
 {
     unsigned seed = arc4random();
@@ -378,7 +379,7 @@ Test(slot, body_is_all_fill_each_time_it_is_armed)
 
 /* ---- length ---- */
 
-/* inferred - the length that recovery finds for a message cut off before it */
+/* Return the length that recovery finds for a message without a length. */
 static size_t inferred(const void *body, size_t size)
 {
     slot_arm(slot, &fill, 7);
@@ -399,7 +400,7 @@ Test(slot, length_of_text_is_inferred_exactly)
             memcpy(body + n - 2, "\xc3\xa9", 2); /* e with an accent */
         cr_assert_eq(inferred(body, n), n);
     }
-    cr_assert_eq(inferred("\0\0\0", 3), 3, "zero bytes are no fill");
+    cr_assert_eq(inferred("\0\0\0", 3), 3, "zero bytes are taken for fill");
 }
 
 Test(slot, length_of_binary_data_loses_trailing_fill_at_most)
@@ -418,10 +419,11 @@ Test(slot, length_of_binary_data_loses_trailing_fill_at_most)
         got = inferred(body, n);
         cr_assert_leq(got, n);
         for (size_t k = got; k < n; k++)
-            cr_assert_eq(body[k], fill.bytes[k], "cut off what is no fill");
+            cr_assert_eq(body[k], fill.bytes[k],
+                         "cut off a byte that is no fill");
         cr_assert_eq(got < n, fill.bytes[n - 1] == 0xFF);
     }
-    /* 1 in 13 by chance; a constant fill would lose it each time or never. */
+    /* 0xFF is lost at 1 place in 13; with a constant fill at all or at none. */
     for (size_t k = 0; k < ROOM; k++)
         like_fill += fill.bytes[k] == 0xFF;
     cr_assert(like_fill > 0 && like_fill < ROOM / 4, "%u of %d", like_fill,
@@ -437,7 +439,7 @@ Test(slot, length_comes_from_the_header_where_it_has_one)
     cr_assert_eq(inferred(body, (size_t)n + 8), (size_t)n + 8);
     n = snprintf(body, sizeof body, "MQW/1\nsize: 9999\n\nabc");
     cr_assert_eq(inferred(body, (size_t)n), (size_t)n,
-                 "a size that cannot be is not believed");
+                 "a size that cannot be is believed");
     n = snprintf(body, sizeof body, "MQW/1\nid: x\n\nabc");
     cr_assert_eq(inferred(body, (size_t)n), (size_t)n);
 }
@@ -494,7 +496,7 @@ Test(slot, length_that_was_written_is_not_inferred)
 
 /* ---- running ---- */
 
-/* held_look - the message is whole at each instruction, HELD or RUNNING */
+/* Check that the message is whole, HELD or RUNNING. */
 static void held_look(void *arg)
 {
     const enum slot_state *allowed = arg;
@@ -508,7 +510,7 @@ static void held_look(void *arg)
         cr_assert_eq(slot_word(slot).attempt, 3);
         cr_assert_eq(slot->started_ns, 55);
         cr_assert_eq(atomic_load(&slot->handler_pgid), 0,
-                     "the group of the delivery before is forgotten first");
+                     "the group of the last delivery is still there");
     }
 }
 
@@ -619,8 +621,8 @@ Test(slot, stopping_marks_only_what_may_have_run)
     slot_unrun(slot, true);
     cr_assert_eq(slot_word(slot).flags, SLOT_REDELIVERED);
     slot_run(slot, 7);
-    cr_assert_eq(slot_word(slot).attempt, 1, "a stop counts no attempt");
-    cr_assert_eq(slot_word(slot).flags, SLOT_REDELIVERED, "the mark stays");
+    cr_assert_eq(slot_word(slot).attempt, 1, "a stop counts as an attempt");
+    cr_assert_eq(slot_word(slot).flags, SLOT_REDELIVERED, "the mark is lost");
 }
 
 /* ---- rows ---- */
@@ -668,7 +670,7 @@ Test(slot, stored_row_is_in_the_slot_whole_or_not_at_all)
 
 /* ---- damage ---- */
 
-/* damage_of - what slot_damage says once a sound slot was changed */
+/* Change a sound slot; return what slot_damage says of it. */
 static const char *damage_of(void (*change)(struct slot *s), bool running)
 {
     struct slot *s;
@@ -751,13 +753,13 @@ Test(slot, damage_names_the_field_that_cannot_be)
         }
 }
 
-/* Of length, priority, sequence; and of the failures. */
+/* The sum covers length, priority, sequence and failures. */
 Test(slot, each_single_bit_that_the_sum_covers_is_noticed)
 {
     for (int step = 0; step < 3; step++)
         for (unsigned bit = 8 * 8; bit < 84 * 8; bit++) {
             if (bit == 24 * 8)
-                bit = 80 * 8; /* times, row, id, handler */
+                bit = 80 * 8; /* not times, row, id, handler */
             received("hello");
             if (step > 0)
                 slot_run(slot, 5);
@@ -795,7 +797,8 @@ Test(slot, row_is_linked_or_not)
     cr_assert_geq(looked, 2);
     cr_assert_eq(slot->row, 31);
     slot->row = 0;
-    cr_assert_not_null(slot_damage(slot, ROOM), "the sum has it");
+    cr_assert_not_null(slot_damage(slot, ROOM),
+                       "the sum does not cover the row");
 }
 
 static void unlink_act(void *arg)
@@ -804,7 +807,7 @@ static void unlink_act(void *arg)
     slot_unlink(slot);
 }
 
-/* Its row is gone only once it is marked as what may have run. */
+/* The row may be cleared only once the slot is marked as redelivered. */
 static void unlink_look(void *arg)
 {
     struct slot *s = recovered();

@@ -1,4 +1,4 @@
-/* test_pid_file.c - one worker, and never two */
+/* test_pid_file.c - the lock lets one worker in, and never two */
 #include "tests/fixtures/passing_clock.h"
 
 #include <criterion/criterion.h>
@@ -50,15 +50,15 @@ static struct pid_file *taken(void)
     return lock;
 }
 
-/* a_second - passes with each wait */
+/* Skip each wait, and let a second pass besides. */
 static bool a_second(void)
 {
     clock_pass(NS_PER_S);
     return true;
 }
 
-/* owner - a process that takes the lock and says so, then waits for our end of
- * its pipe to close */
+/* Start a process that takes the lock, tells us, and waits until our end of its
+ * pipe is closed. */
 struct owner {
     pid_t pid;
     int go;
@@ -95,7 +95,7 @@ static void owner_kill(const struct owner *o)
     waitpid(o->pid, NULL, 0);
 }
 
-/* pid_there - what the pidfile says; 0: there is none */
+/* Return the pid in the pidfile; 0 if there is none. */
 static int pid_there(void)
 {
     char text[32] = "";
@@ -122,11 +122,11 @@ Test(lock, a_start_that_comes_to_nothing_leaves_who_was_killed)
     cr_assert_eq(pid_there(), (int)o.pid);
     lock = taken();
     pid_file_close(&lock);
-    cr_assert_eq(pid_there(), 0, "this one ended well");
+    cr_assert_eq(pid_there(), 0, "a pid is left after an end in good order");
     lock = taken();
     pid_file_give_back(lock);
     pid_file_close(&lock);
-    cr_assert_eq(pid_there(), 0, "nobody was killed");
+    cr_assert_eq(pid_there(), 0, "a pid is left, but nobody was killed");
 }
 
 Test(lock, file_names_the_owner_and_goes_with_the_lock)
@@ -140,7 +140,7 @@ Test(lock, file_names_the_owner_and_goes_with_the_lock)
     fclose(f);
     cr_assert_eq(atoi(text), (int)getpid());
     cr_assert_eq(stat(path, &st), 0);
-    cr_assert_eq(st.st_mode & 077, 0, "nobody else may hold the lock");
+    cr_assert_eq(st.st_mode & 077, 0, "others could hold the lock");
     pid_file_close(&lock);
     cr_assert_null(lock);
     cr_assert_lt(stat(path, &st), 0);
@@ -162,7 +162,8 @@ Test(lock, living_owner_is_refused_with_69_and_its_pid)
     cr_assert(strstr(p.text, "/orders"), "%s", p.text);
     cr_assert(strstr(p.text, "max-concurrency"), "%s", p.text);
     cr_assert_null(strstr(p.text, "--state-dir"),
-                   "the queue would have two consumers: %s", p.text);
+                   "with this advice the queue would have two consumers: %s",
+                   p.text);
     owner_kill(&o);
 }
 
@@ -176,7 +177,7 @@ Test(lock, refused_one_leaves_the_owners_file_alone)
     cr_assert_lt(pid_file_open(&lock, path, "/orders", NULL), 0);
     cr_assert_eq(stat(path, &after), 0);
     cr_assert_eq(before.st_ino, after.st_ino);
-    cr_assert_gt(after.st_size, 0, "the pid is still in it");
+    cr_assert_gt(after.st_size, 0, "the pid is gone");
     owner_kill(&o);
 }
 
@@ -192,8 +193,8 @@ Test(lock, lock_of_a_killed_owner_is_taken)
     }
 }
 
-/* Killed, and on its way out: whoever starts a new worker at once must not be
- * told that there is one already. */
+/* A killed owner may still be exiting. A worker that is started right after the
+ * kill must wait for it, not be refused. */
 Test(lock, owner_that_is_just_dying_is_waited_for)
 {
     for (int i = 0; i < 100; i++) {
@@ -207,8 +208,8 @@ Test(lock, owner_that_is_just_dying_is_waited_for)
     }
 }
 
-/* heir - a child that has the lock by fork, as a handler has it before execve;
- * it outlives the owner */
+/* Fork a child that has the lock, as a handler has it before execve, and that
+ * outlives the owner. */
 static void heir(int go)
 {
     char byte;
@@ -219,7 +220,7 @@ static void heir(int go)
     }
 }
 
-static atomic_uint *waits; /* of a child for the lock */
+static atomic_uint *waits; /* waits of a child for the lock */
 
 static bool count_wait(void)
 {
@@ -243,8 +244,8 @@ static void pidfile_names(pid_t pid)
     cr_assert(f && fprintf(f, "%d", (int)pid) > 0 && fclose(f) == 0);
 }
 
-/* heir_is_waited_for - one who starts after the owner is dead, until `o->go` is
- * closed */
+/* Check that a worker started after the owner's death waits until `o->go` is
+ * closed. */
 static void heir_is_waited_for(const struct owner *o)
 {
     int done[2];
@@ -278,7 +279,7 @@ Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
     heir_is_waited_for(&o);
 }
 
-/* stranger - a process that has nothing to do with the lock */
+/* Start a process that has nothing to do with the lock. */
 static pid_t stranger(void)
 {
     pid_t pid = fork();
@@ -324,7 +325,7 @@ Test(lock, what_holds_the_lock_of_a_dead_owner_for_long_is_told_as_that)
     close(o.go);
 }
 
-/* descriptor - the highest one that /proc names so; -1: there is none */
+/* Return the highest descriptor that /proc names so; -1 if there is none. */
 static int descriptor(const char *named)
 {
     char link[64], target[256];
@@ -367,7 +368,7 @@ Test(lock, is_taken_where_no_high_number_is_to_be_had)
     pid_file_close(&lock);
 }
 
-/* looker - a process that looks all the time, and counts */
+/* Start a process that looks all the time, and counts its looks. */
 static pid_t looker(atomic_uint *looks)
 {
     pid_t pid = fork();
@@ -383,7 +384,7 @@ static pid_t looker(atomic_uint *looks)
     return pid;
 }
 
-/* start_once - a worker that starts and is killed; 0, or how it was refused */
+/* Start a worker and kill it; return 0, or the status of its refusal. */
 static int start_once(void)
 {
     int ready[2], status = -1;
@@ -415,7 +416,7 @@ Test(lock, whoever_looks_refuses_no_start)
     unsigned starts = 0, refused = 0;
     pid_t pid[2];
 
-    pidfile_names(getpid()); /* the killed worker's number may be anybody's */
+    pidfile_names(getpid()); /* as if the killed worker's number were reused */
     pid[0] = looker(looks);
     pid[1] = looker(looks);
     for (; starts < least || atomic_load(looks) < 5 * least; starts++) {
@@ -470,7 +471,7 @@ Test(lock, a_removed_pidfile_lets_nobody_in)
 
     cr_assert_eq(unlink(path), 0);
     cr_assert_geq(inotify_add_watch(made, dir, IN_CREATE), 0);
-    clock_passes = a_second; /* for an owner that may be on its way out */
+    clock_passes = a_second; /* which is what a dying owner is given */
     cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
     clock_passes = (bool (*)(void))0;
     cr_assert_geq(clock_mono_ns() - start, 9 * NS_PER_S);
@@ -478,7 +479,7 @@ Test(lock, a_removed_pidfile_lets_nobody_in)
     cr_assert(strstr(p.text, "mqctl move"), "%s", p.text);
     cr_assert(strstr(p.text, "fuser"), "%s", p.text);
     cr_assert_lt(read(made, &event, sizeof event), 0,
-                 "it puts none in the owner's place, not for a moment");
+                 "it put a pidfile in the owner's place");
     cr_assert_eq(errno, EAGAIN);
     close(made);
     owner_kill(&o);
@@ -496,10 +497,11 @@ Test(lock, a_locked_folder_that_has_lost_its_name_is_known)
     cr_assert_eq(rmdir(dir), 0);
     cr_assert(!pid_file_has_folder(lock));
     cr_assert_eq(mkdir(dir, 0700), 0);
-    cr_assert(!pid_file_has_folder(lock), "it is another folder");
+    cr_assert(!pid_file_has_folder(lock), "another folder is taken for ours");
     cr_assert_eq(pid_file_open(&again, path, "/orders", &p), 0, "%s", p.text);
     pid_file_close(&lock);
-    cr_assert_eq(access(path, F_OK), 0, "the pidfile is not ours any more");
+    cr_assert_eq(access(path, F_OK), 0,
+                 "the pidfile of another owner was removed");
     pid_file_close(&again);
 }
 
