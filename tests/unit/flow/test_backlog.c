@@ -17,7 +17,7 @@ static void teardown(void)
 
 TestSuite(backlog, .init = setup, .fini = teardown);
 
-/* waits - so many, and one look */
+/* Let n messages wait in the source, and look once. */
 static void waits(unsigned n)
 {
     while (fake_count(&fake.source, COUNT_BACKLOG) < n)
@@ -42,7 +42,8 @@ Test(backlog, it_is_told_once_until_there_is_room_again)
     waits(16);
     cr_assert(atomic_load(&flow.backlog_full));
     waits(15);
-    cr_assert(atomic_load(&flow.backlog_full), "it comes and goes");
+    cr_assert(atomic_load(&flow.backlog_full),
+              "one message less ends it: it would be told again and again");
     waits(16);
     waits(1);
     cr_assert(!atomic_load(&flow.backlog_full));

@@ -16,7 +16,7 @@ static void setup(void)
 
 TestSuite(crashes, .init = setup, .fini = flow_close);
 
-/* crashed - a message that has come again after so many crashes */
+/* Add a message that has come again after so many crashes. */
 static struct fake_message *crashed(const char *text, uint32_t crashes)
 {
     struct fake_message *x = fake_give(text);
@@ -28,7 +28,7 @@ static struct fake_message *crashed(const char *text, uint32_t crashes)
 static void runs(const struct fake_message *x)
 {
     cr_assert_eq(take_next(item), TAKEN);
-    cr_assert_eq(item->d->message, &x->m, "%s runs", x->text);
+    cr_assert_eq(item->d->message, &x->m, "%s is not next", x->text);
     item_delivery_begin(item, item->d);
 }
 
@@ -76,7 +76,7 @@ Test(crashes, a_suspect_waits_for_those_that_run_and_comes_next)
     another_runs();
     fake_give("b");
     cr_assert_eq(take_next(item), TAKEN_NONE);
-    cr_assert_eq(gate_room(&flow.gate), 1, "no other one starts meanwhile");
+    cr_assert_eq(gate_room(&flow.gate), 1, "another one may start meanwhile");
     gate_leave(&flow.gate);
     runs(a);
 }
@@ -121,10 +121,10 @@ Test(crashes, a_message_that_crashed_alone_too_often_is_dead)
     cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(a->at, FAKE_DEAD);
     cr_assert_eq(a->last.reason, REASON_CRASHED);
-    runs(b); /* which is not proved to be the one to blame */
+    runs(b); /* it may not be the one to blame */
 }
 
-/* Fails where others wait for it as long as anything else is due. */
+/* Fails if others wait for a cancelled suspect until nothing is due. */
 Test(crashes, a_suspect_that_an_operator_cancels_lets_others_start)
 {
     const struct fake_message *a = crashed("a", MAX_CRASHES - 1);

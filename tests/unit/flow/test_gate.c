@@ -100,7 +100,7 @@ Test(gate, each_hold_is_a_reason_and_shuts_it)
         gate_unhold(&gate, holds[i].bit);
         cr_assert_eq(told[GATE_CHANGED], i + 1);
         cr_assert_eq(gate_why(&gate), WHY_NOT_SO);
-        cr_assert(dirty_state_take(&dirty), "others see it");
+        cr_assert(dirty_state_take(&dirty), "the change is not reported");
     }
 }
 
@@ -136,7 +136,7 @@ Test(gate, each_reason_has_words_of_its_own)
     }
 }
 
-/* held_for - seconds until trouble is over */
+/* Return the seconds until the trouble is over. */
 static unsigned held_for(void)
 {
     unsigned s = 0;
@@ -163,7 +163,8 @@ Test(gate, trouble_that_comes_back_waits_twice_as_long)
     }
     virtual_pass(timers, 61 * NS_PER_S);
     gate_trouble(&gate, "receiving", EIO);
-    cr_assert_leq(held_for(), 2, "it was well for long");
+    cr_assert_leq(held_for(), 2,
+                  "a long time without trouble did not reset the delay");
 }
 
 Test(gate, trouble_of_two_threads_at_once_is_one_delay)
@@ -175,7 +176,7 @@ Test(gate, trouble_of_two_threads_at_once_is_one_delay)
 
 Test(gate, the_breaker_lets_one_probe_through_beside_what_runs)
 {
-    cr_assert(gate_enter(&gate)); /* it runs on, whatever comes */
+    cr_assert(gate_enter(&gate)); /* it runs until the end of the test */
     gate_breaker(&gate, BREAKER_BAD, "exit 1");
     cr_assert_eq(gate_why(&gate), WHY_NOT_SO);
     gate_breaker(&gate, BREAKER_BAD, "exit 1");
@@ -185,7 +186,7 @@ Test(gate, the_breaker_lets_one_probe_through_beside_what_runs)
     cr_assert_eq(gate_room(&gate), 0);
     cr_assert_eq(told[GATE_CHANGED], 0);
     virtual_pass(timers, NS_PER_S);
-    cr_assert_eq(told[GATE_CHANGED], 1, "somebody is told of it");
+    cr_assert_eq(told[GATE_CHANGED], 1, "the end of the pause is not reported");
     cr_assert_eq(gate_room(&gate), 2);
     cr_assert(gate_enter(&gate));
     cr_assert(!gate_enter(&gate));

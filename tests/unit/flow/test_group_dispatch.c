@@ -1,8 +1,8 @@
 /* test_group_dispatch.c - messages of groups that come out of the store,
  * without a worker around
  *
- * What one thread has just written another one may read at once, before the
- * first is back from the commit.
+ * A row that one thread has just written may be taken by another one, before
+ * the first has returned from its commit.
  */
 #include "tests/fixtures/mq_fixture.h"
 
@@ -25,7 +25,7 @@ static void setup(void)
 
 TestSuite(ordered, .init = setup, .fini = mq_parts_close);
 
-/* put - a message of one of the groups */
+/* Put a message of one of the groups into the store; return its row. */
 static int64_t put(enum store_state state, uint64_t seq)
 {
     struct store_row m = fixture_row(state, "body");
@@ -37,7 +37,7 @@ static int64_t put(enum store_state state, uint64_t seq)
     return fixture_put(mq.store, &m);
 }
 
-/* done - the end of a delivery, in the order of settle.c */
+/* End a delivery, in the order of settle.c. */
 static void done(struct delivery *d)
 {
     struct settle st = {.m = d->message, .kind = SETTLE_DONE};
@@ -57,7 +57,7 @@ Test(ordered, a_row_that_is_claimed_still_is_taken_when_it_is_not)
     for (unsigned i = 0; i < 3; i++) {
         cr_assert_eq(dispatch_take(&flow, 0, &d), -EAGAIN);
         cr_assert(custody_empty(mq.custody));
-        cr_assert(dispatch_ready(&flow), "whoever looks next, tries");
+        cr_assert(dispatch_ready(&flow), "no thread would try again");
     }
     due_rows_release(mq.due_rows, row);
     cr_assert_eq(dispatch_take(&flow, 0, &d), 0);
@@ -66,10 +66,10 @@ Test(ordered, a_row_that_is_claimed_still_is_taken_when_it_is_not)
     cr_assert(dispatch_empty(&flow));
 }
 
-/* How many are due, for the threads that put them by. */
+/* Rows that are due, which the parking threads count down. */
 static atomic_uint due_left;
 
-/* put_by_some - each comes before all that are there; NULL is well */
+/* Park due rows until none is left; return NULL, or `arg` on failure. */
 static void *put_by_some(void *arg)
 {
     unsigned left = atomic_load(&due_left);
@@ -90,7 +90,7 @@ static void *put_by_some(void *arg)
     return NULL;
 }
 
-/* take_all - whatever the others do meanwhile; 0, or what went wrong */
+/* Take and settle all rows, while others park them; return the last error. */
 static int take_all(void)
 {
     struct delivery d = {0};
@@ -111,7 +111,7 @@ static int take_all(void)
     return wrong;
 }
 
-/* Without a place in line, each goes to the store again as it is due. */
+/* There is no lookahead, so each row that is due goes to the store again. */
 Test(ordered, rows_are_taken_while_those_that_parked_them_are_on_the_way_back)
 {
     pthread_t thread[PARKERS];

@@ -102,7 +102,8 @@ Test(items, who_is_in_a_long_handler_is_no_crowd)
     counters_put(&b->count->since_ns, COUNTERS_BUSY);
     cr_assert(items_contended(&items, a));
     counters_put(&b->count->since_ns, item_read_clock(b));
-    cr_assert(items_contended(&items, a), "it has just begun");
+    cr_assert(items_contended(&items, a),
+              "a handler that has just begun counts as a long one");
     atomic_fetch_add(&virtual_ns, 2 * NS_PER_MS);
     item_read_clock(a);
     cr_assert(!items_contended(&items, a));

@@ -3,7 +3,7 @@
 
 #include "worker/config/rate_text.h"
 
-/* begin - a worker with that rate, at its start */
+/* Begin a worker with this rate. */
 static void begin(const char *text)
 {
     struct problem p;
@@ -17,7 +17,7 @@ static void begin(const char *text)
 
 TestSuite(rate, .fini = flow_close);
 
-/* given - how many are given at once: what is wanted next is held */
+/* Take tokens until the gate is held; return how many there were. */
 static unsigned given(void)
 {
     unsigned n = 0;
@@ -30,7 +30,7 @@ static unsigned given(void)
     return n;
 }
 
-/* change - as mqctl set does */
+/* Change the rate as mqctl set does. */
 static void change(const char *text)
 {
     struct problem p;
@@ -69,7 +69,7 @@ Test(rate, never_more_than_the_rate_and_the_burst)
         most = (unsigned)(NS_PER_S / rate_interval_ns(rate) + rate_burst(rate) +
                           1);
         for (int ms = 0; ms < 4000; ms++) {
-            /* Now and then nobody wants any, for a while. */
+            /* In the first 600 ms of each 1700, nobody takes any. */
             per[ms] = ms % 1700 > 600 ? given() : 0;
             sum += per[ms];
             if (ms >= 1000)
@@ -103,13 +103,13 @@ Test(rate, what_was_no_delivery_costs_nothing)
         cr_assert(rate_take(&flow.rate));
         rate_untake(&flow.rate);
     }
-    rate_untake(&flow.rate); /* of one that needed no token */
+    rate_untake(&flow.rate); /* for one that needed no token */
     cr_assert(rate_take(&flow.rate));
     cr_assert(!rate_take(&flow.rate));
     cr_assert_eq(gate_why(&flow.gate), WHY_RATE);
     rate_untake(&flow.rate);
     virtual_pass(flow.timers, NS_PER_MS);
-    cr_assert(!gate_held(&flow.gate, HOLD_RATE), "not in an hour");
+    cr_assert(!gate_held(&flow.gate, HOLD_RATE), "held for an hour");
     cr_assert(rate_take(&flow.rate));
 }
 
@@ -126,7 +126,7 @@ Test(rate, a_change_counts_at_once)
     cr_assert_eq(given(), 0);
     change("10/s,1"); /* the hour is not waited for */
     virtual_pass(flow.timers, NS_PER_MS);
-    cr_assert_eq(given(), 0, "what was spent is spent");
+    cr_assert_eq(given(), 0, "a change gave a spent token back");
     virtual_pass(flow.timers, 100 * NS_PER_MS);
     cr_assert_eq(given(), 1);
     change("off");
@@ -173,7 +173,7 @@ Test(rate_text, comes_back)
         cr_assert_str_eq(rate_print(rate, text), all[i].same);
     }
     cr_assert_eq(rate_parse("3/s,2", &rate, &p), 0);
-    cr_assert_eq(rate_interval_ns(rate), 333333334, "not too many");
+    cr_assert_eq(rate_interval_ns(rate), 333333334, "too many messages");
     cr_assert_eq(rate_burst(rate), 2);
 }
 

@@ -1,4 +1,5 @@
-/* test_receive_next.c - which message is next, of a source in memory */
+/* test_receive_next.c - which message a work item takes next from a source in
+ * memory */
 #include "tests/fixtures/flow_fixture.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@ static void teardown(void)
 
 TestSuite(receive_next, .init = setup, .fini = teardown);
 
-/* taken - the next is this one, and gets a handler */
+/* Take the next message, which must be there, and begin its delivery. */
 static struct fake_message *taken(void)
 {
     int err = take_next(item);
@@ -115,7 +116,7 @@ Test(receive_next, what_the_last_worker_kept_comes_before_fresh_ones)
     for (unsigned i = 0; i < 4; i++)
         next_is("kept");
     cr_assert_eq(atomic_load(&flow.due_first), 0);
-    taken(); /* turns again: within two both come */
+    taken(); /* in turns again: of two, one is fresh */
     flow_end(item, MQW_DONE, "");
     taken();
     cr_assert_eq(fake_in(FAKE_FRESH), 5);
@@ -125,7 +126,7 @@ Test(receive_next, kept_ones_that_are_not_there_keep_no_fresh_one_waiting)
 {
     fake_give("fresh");
     atomic_store(&flow.due_first, 4);
-    source_due_set(&fake.source, 1); /* as far as the source knows */
+    source_due_set(&fake.source, 1); /* the source says that some are due */
     next_is("fresh");
 }
 
@@ -141,7 +142,8 @@ Test(receive_next, what_was_given_back_goes_before_all)
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert_eq(taken(), x);
     cr_assert_eq(x->runs, 2);
-    cr_assert(!(x->m.flags & MESSAGE_REDELIVERED), "no handler had seen it");
+    cr_assert(!(x->m.flags & MESSAGE_REDELIVERED),
+              "marked, but no handler had seen it");
 }
 
 Test(receive_next, a_full_store_stops_fresh_ones_only)
@@ -156,7 +158,8 @@ Test(receive_next, a_full_store_stops_fresh_ones_only)
     nothing_is_next();
     flow_pass(2 * NS_PER_S);
     next_is("later");
-    cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "there is room again");
+    cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO,
+                 "held, but there is room again");
     next_is("fresh");
 }
 
@@ -214,7 +217,7 @@ Test(receive_next, a_message_that_expired_is_a_dead_letter)
     x->m.flags |= MESSAGE_REDELIVERED;
     x->m.failures = 1;
     cr_assert_eq(take_next(item), TAKEN_NONE);
-    cr_assert_eq(x->at, FAKE_DEAD, "nor is it tried again");
+    cr_assert_eq(x->at, FAKE_DEAD, "an expired repeat is not a letter");
 }
 
 Test(receive_next, a_broken_header_is_a_dead_letter)
@@ -226,7 +229,7 @@ Test(receive_next, a_broken_header_is_a_dead_letter)
     cr_assert_eq(x->last.reason, REASON_BAD_HEADER);
 }
 
-/* not_before - so many seconds from now */
+/* Give a message that is delayed by so many seconds. */
 static struct fake_message *not_before(unsigned s)
 {
     char text[128];
@@ -243,7 +246,8 @@ Test(receive_next, delayed_ones_go_back_in_one_commit_until_their_time)
     for (unsigned i = 0; i < 5; i++) {
         x[i] = not_before(60 + i);
         cr_assert_eq(take_next(item), TAKEN_NONE);
-        cr_assert_eq(x[i]->at, FAKE_IS_LENT, "not before the others");
+        cr_assert_eq(x[i]->at, FAKE_IS_LENT,
+                     "it was stored before the others came");
     }
     nothing_is_next();
     settle_later(item);
@@ -335,9 +339,9 @@ Test(receive_next, of_a_group_one_runs_at_a_time)
 
     cr_assert_eq(taken(), a);
     cr_assert_eq(take_next(other), TAKEN);
-    cr_assert_eq(fake_of(other->d->message), c, "another group goes on");
+    cr_assert_eq(fake_of(other->d->message), c, "another group waits as well");
     cr_assert_eq(take_next(other), -EAGAIN);
-    cr_assert_eq(b->at, FAKE_IS_LENT, "it waits in its group");
+    cr_assert_eq(b->at, FAKE_IS_LENT, "b does not wait in its group");
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(taken(), b);
 }
@@ -368,9 +372,9 @@ Test(receive_next, a_retry_that_is_due_while_its_group_is_leased_comes_soon)
     b = fake_group(fake_store("g:0", clock_boot_ns()), "g");
     b->m.failures = 1;
     nothing_is_next();
-    cr_assert_eq(b->at, FAKE_WAITS, "back to the source");
+    cr_assert_eq(b->at, FAKE_WAITS, "b was not given back to the source");
     cr_assert_eq(b->last.kind, SETTLE_RETURN);
-    cr_assert_eq(b->m.failures, 1, "nothing is counted");
+    cr_assert_eq(b->m.failures, 1, "giving back counts as a failure");
     cr_assert_eq(b->due_ns, clock_boot_ns() + NS_PER_MS);
     flow_end(other, MQW_DONE, "");
     flow_pass(2 * NS_PER_MS);
@@ -402,8 +406,9 @@ Test(receive_next, behind_a_blocked_head_messages_are_parked_and_come_back)
     for (unsigned i = 0; i < 8; i++)
         x[i] = fake_give("g:next");
     nothing_is_next();
-    cr_assert_gt(fake_in(FAKE_PARKED), 0, "the lookahead is 4");
-    cr_assert_eq(fake_in(FAKE_FRESH), 0, "so all were taken");
+    cr_assert_gt(fake_in(FAKE_PARKED), 0,
+                 "none is parked, but the lookahead is 4");
+    cr_assert_eq(fake_in(FAKE_FRESH), 0, "not all were taken");
     flow_pass(3600 * NS_PER_S);
     cr_assert_eq(taken(), head);
     flow_end(item, MQW_DONE, "");
@@ -422,14 +427,14 @@ Test(receive_next, a_full_lookahead_stops_fresh_ones)
     for (unsigned i = 0; i < 8; i++)
         fake_give("g:next");
     nothing_is_next();
-    cr_assert_eq(fake_in(FAKE_FRESH), 4, "4 are looked ahead at");
+    cr_assert_eq(fake_in(FAKE_FRESH), 4, "the lookahead of 4 was not kept");
     flow_end(other, MQW_DONE, "");
     next_is("g:next");
 }
 
-/* ---- a source that has no place for what waits behind a head ---- */
+/* ---- a source that cannot park messages ---- */
 
-/* blocked - a group whose head failed, with seven behind it */
+/* Make a group whose head failed, with seven behind it; return the head. */
 static struct fake_message *blocked(struct fake_message *next[7])
 {
     struct fake_message *head = fake_give("g:head");
@@ -448,7 +453,7 @@ Test(receive_next, where_nothing_can_be_parked_what_is_behind_a_head_stays_lent)
 
     nothing_is_next();
     cr_assert_eq(fake_in(FAKE_PARKED), 0);
-    cr_assert_eq(fake_in(FAKE_IS_LENT), 4, "the lookahead is 4");
+    cr_assert_eq(fake_in(FAKE_IS_LENT), 4, "the lookahead of 4 was not kept");
     flow_pass(3600 * NS_PER_S);
     cr_assert_eq(taken(), head);
     flow_end(item, MQW_DONE, "");
@@ -505,7 +510,7 @@ Test(receive_next, at_the_end_no_cancel_begins_and_one_at_work_is_waited_for)
     cr_assert_not(keep_quiet(&flow));
     atomic_fetch_sub(&flow.items.others, 1);
     cr_assert_eq(settle_cancel(&flow, (struct header_text){0}, x->m.seq),
-                 -EAGAIN, "it came too late");
+                 -EAGAIN, "a cancel began at the end");
     cr_assert(keep_quiet(&flow));
     cr_assert_eq(x->at, FAKE_IS_LENT);
 }

@@ -8,11 +8,11 @@ static struct work_item *item;
 static struct child { /* as a long-lived handler: what it has, in order */
     struct delivery *open[WINDOW];
     unsigned count, most, sent, woken;
-    int cannot; /* start */
+    int cannot; /* result of ready; 0: it starts */
     void (*on_next)(void);
-    void (*on_look)(void); /* each time an answer is waited for */
+    void (*on_look)(void); /* called at each wait for an answer */
 } child;
-static const enum mqw_verdict *answers; /* of the next ones; NULL: all done */
+static const enum mqw_verdict *answers; /* verdicts to give; NULL: all done */
 
 static struct coprocess *on_get(struct handler *h)
 {
@@ -24,13 +24,13 @@ static void on_put(struct handler *h, struct coprocess *c)
 {
     (void)h;
     cr_assert_eq((void *)c, (void *)&child);
-    cr_assert_eq(child.count, 0, "something is open");
+    cr_assert_eq(child.count, 0, "deliveries are open");
 }
 
 static int on_ready(struct coprocess *c, struct outcome *out)
 {
     (void)c;
-    cr_assert_eq(child.count, 0, "something is open");
+    cr_assert_eq(child.count, 0, "deliveries are open");
     snprintf(out->error, sizeof out->error, "cannot start");
     return child.cannot;
 }
@@ -51,7 +51,7 @@ static void on_send(struct coprocess *c, struct delivery *d)
         child.most = child.count;
 }
 
-/* take_out - of what is open, that one */
+/* Take delivery i out of those that are open. */
 static struct delivery *take_out(unsigned i)
 {
     struct delivery *d = child.open[i];
@@ -62,7 +62,7 @@ static struct delivery *take_out(unsigned i)
     return d;
 }
 
-/* on_next - the newest is answered first, so that order is of no help */
+/* Answer the newest delivery first, so that order is of no help. */
 static struct delivery *on_next(struct coprocess *c, struct outcome *out)
 {
     (void)c;
@@ -154,7 +154,7 @@ static struct fake_message *late;
 
 static void one_comes(void)
 {
-    cr_assert_eq(atomic_load(&flow.items.wants), 1, "somebody would take it");
+    cr_assert_eq(atomic_load(&flow.items.wants), 1, "no item wants more");
     late = fake_give("late");
 }
 
@@ -182,7 +182,8 @@ Test(receive_window, what_is_open_at_a_pause_is_finished_and_no_more_is_taken)
     cr_assert_eq(batch(), LEFT_OVER_CAP);
     cr_assert_eq(fake_in(FAKE_GONE), 2);
     cr_assert_eq(fake_in(FAKE_FRESH), 1);
-    cr_assert_eq(gate_running(&flow.gate), 0, "it is counted out");
+    cr_assert_eq(gate_running(&flow.gate), 0,
+                 "the item is still counted as running");
 }
 
 static void breaker_opens(void)
@@ -251,7 +252,8 @@ Test(receive_window, a_batch_is_over_when_its_time_is)
     fake_give("a");
     child.on_next = time_passes;
     cr_assert_eq(batch(), LEFT_TIME);
-    cr_assert_eq(fake_in(FAKE_GONE), 2, "it is full until nothing is open");
+    cr_assert_eq(fake_in(FAKE_GONE), 2,
+                 "the one that came late was not taken, though one was open");
     fake_give("next");
     cr_assert_eq(batch(), LEFT_EMPTY);
 }
@@ -266,8 +268,8 @@ Test(receive_window, what_needs_no_handler_keeps_no_answer_waiting)
     cr_assert_eq(batch(), LEFT_EMPTY);
     cr_assert_eq(x->at, FAKE_DEAD);
     cr_assert_eq(child.sent, 2);
-    cr_assert_eq(child.most, 2, "the second was not taken after the first");
-    cr_assert_eq(child.woken, 0, "each wake was heard");
+    cr_assert_eq(child.most, 2, "b was not sent while a was open");
+    cr_assert_eq(child.woken, 0, "a wake was not heard");
 }
 
 static void child_ends(void)
@@ -312,7 +314,7 @@ Test(receive_window, a_child_that_cannot_start_opens_the_breaker)
     child.cannot = -ENOENT;
     cr_assert_eq(batch(), LEFT_OVER_CAP);
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
-    cr_assert_eq(fake_in(FAKE_FRESH), 1, "nothing was taken for it");
+    cr_assert_eq(fake_in(FAKE_FRESH), 1, "a message was taken for it");
 }
 
 Test(receive_window, a_source_that_settles_late_keeps_no_window_full)

@@ -1,5 +1,5 @@
 /* test_recover_policy.c - what becomes of the messages of a worker that died,
- * and of one that stops, whatever the source is: a source in memory */
+ * and of one that stops, over a source in memory */
 #include "tests/fixtures/flow_fixture.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ TestSuite(keep, .init = setup, .fini = flow_close);
 
 static void next_runs(const struct fake_message *x)
 {
-    cr_assert_eq(ready_take(&flow.ready, 0), &x->m, "%s is next", x->text);
+    cr_assert_eq(ready_take(&flow.ready, 0), &x->m, "%s is not next", x->text);
 }
 
 static void dead(const struct fake_message *x)
@@ -42,7 +42,7 @@ static bool suspect(const struct fake_message *x)
     return crashes_is_suspect(&flow, &x->m);
 }
 
-/* ---- one that died ---- */
+/* ---- a worker that died ---- */
 
 Test(recover_policy, no_handler_lives_when_its_message_is_lent_again)
 {
@@ -127,7 +127,7 @@ Test(recover_policy, what_ran_together_runs_alone_and_none_is_dead)
     cr_assert_not(suspect(c));
 }
 
-/* The worker may have been killed for another reason: it is not slow for it. */
+/* The worker may have been killed for another reason and must not get slow. */
 Test(recover_policy, what_has_crashes_to_spare_runs_beside_others)
 {
     struct fake_message *a, *b;
@@ -149,7 +149,7 @@ Test(recover_policy, what_ran_alone_is_to_blame)
     cr_assert_eq(recovery_run(&flow, &problem), 0);
     dead(a);
     next_runs(b);
-    cr_assert(suspect(b), "it has crashed before");
+    cr_assert(suspect(b), "it has crashed before, but is no suspect");
 }
 
 Test(recover_policy, a_letter_that_cannot_be_written_is_written_later)
@@ -193,7 +193,7 @@ Test(recover_policy, a_second_copy_of_a_letter_comes_to_nothing)
     fake.link = LINK_REPEAT;
     cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(runs->at, FAKE_GONE);
-    cr_assert_eq(dies->at, FAKE_GONE, "there is one letter, not two");
+    cr_assert_eq(dies->at, FAKE_GONE, "there is a second letter");
     cr_assert(ready_empty(&flow.ready));
     cr_assert_eq(flow_numbers().dead, 0);
     cr_assert_eq(flow_numbers().discarded, 2);
@@ -228,7 +228,8 @@ Test(recover_policy, of_what_may_be_damaged_nothing_runs)
     cr_assert_eq(recovery_run(&flow, &problem), 0);
     dead(a);
     cr_assert_not_null(strstr(a->error, "damaged"));
-    cr_assert_eq(b->at, FAKE_WAITS, "its bytes are in the source");
+    cr_assert_eq(b->at, FAKE_WAITS,
+                 "its bytes are in the source, so it can wait there");
     cr_assert(ready_empty(&flow.ready));
 }
 
@@ -270,7 +271,7 @@ Test(recover_policy, and_is_refused_where_nothing_would_ever_run)
     cr_assert_str_eq(problem.text, "no room for 2");
 }
 
-/* ---- one that stops ---- */
+/* ---- a worker that stops ---- */
 
 static struct fake_message *lent(const char *text)
 {

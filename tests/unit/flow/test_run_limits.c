@@ -6,9 +6,9 @@
 #define RUN_FOR (100 * NS_PER_S)
 #define IDLE    (10 * NS_PER_S)
 
-static struct work_item *item; /* one that is counted in */
+static struct work_item *item; /* an item that has entered the gate */
 
-/* setup - a limit is set by the test, then `begin` */
+/* Prepare the settings. The test sets a limit, then calls `begin`. */
 static void setup(void)
 {
     flow_settings();
@@ -16,7 +16,7 @@ static void setup(void)
     set.tolerance_factor = 5;
 }
 
-/* begin - the worker runs, and nothing is there */
+/* Begin a run with nothing to do. */
 static void begin(void)
 {
     flow_open();
@@ -38,14 +38,14 @@ static bool over(const char *why)
     return is && strcmp(is, why) == 0;
 }
 
-/* enters - a work item begins with a message */
+/* Let a work item enter with a message. */
 static void enters(void)
 {
     item = flow_item();
     run_limits_busy(&flow);
 }
 
-/* leaves - its handler took so long, and it has no more work */
+/* Let the item's handler end after took_ns, with no more work. */
 static void leaves(uint64_t took_ns)
 {
     run_limits_busy(&flow);
@@ -80,7 +80,7 @@ Test(run_limits, an_empty_queue_is_waited_on_until_the_margin_begins)
     flow_pass(89 * NS_PER_S);
     cr_assert_null(atomic_load(&flow.gate.why));
     flow_pass(2 * NS_PER_S);
-    cr_assert(over("run-for"), "nobody had to take for it");
+    cr_assert(over("run-for"), "it ends only when somebody takes");
 }
 
 Test(run_limits, the_margin_is_that_of_the_handlers_that_ran)
@@ -88,7 +88,7 @@ Test(run_limits, the_margin_is_that_of_the_handlers_that_ran)
     set.run_for_ns = RUN_FOR;
     begin();
     enters();
-    leaves(NS_PER_S / 10); /* 5 times 0.1 s from here on */
+    leaves(NS_PER_S / 10); /* the margin is 5 times 0.1 s from here on */
     flow_pass(99 * NS_PER_S);
     cr_assert(run_limits_take(&flow));
     cr_assert_null(atomic_load(&flow.gate.why));
@@ -117,8 +117,8 @@ Test(run_limits, as_many_as_are_allowed_and_not_one_more)
     cr_assert(run_limits_take(&flow));
     cr_assert(run_limits_take(&flow));
     cr_assert(!run_limits_take(&flow));
-    cr_assert(gate_held(&flow.gate, HOLD_BOUND), "it is not asked in vain");
-    cr_assert_null(atomic_load(&flow.gate.why), "two may still be untaken");
+    cr_assert(gate_held(&flow.gate, HOLD_BOUND), "open, but no ticket is left");
+    cr_assert_null(atomic_load(&flow.gate.why), "over, but two may come back");
 }
 
 Test(run_limits, what_was_not_delivered_does_not_count)
@@ -128,7 +128,7 @@ Test(run_limits, what_was_not_delivered_does_not_count)
     cr_assert(run_limits_take(&flow));
     cr_assert(!run_limits_take(&flow));
     run_limits_untake(&flow);
-    cr_assert(!gate_held(&flow.gate, HOLD_BOUND), "one more may be taken");
+    cr_assert(!gate_held(&flow.gate, HOLD_BOUND), "held, but one may be taken");
     cr_assert(run_limits_take(&flow));
 }
 
@@ -141,7 +141,7 @@ Test(run_limits, the_run_is_over_when_the_last_of_them_has_left)
     cr_assert(run_limits_take(&flow));
     gate_leave(&flow.gate);
     run_limits_left(&flow);
-    cr_assert_null(atomic_load(&flow.gate.why), "one runs");
+    cr_assert_null(atomic_load(&flow.gate.why), "over, but one runs");
     gate_leave(&flow.gate);
     run_limits_left(&flow);
     cr_assert(over("max-deliveries"));
@@ -171,7 +171,7 @@ Test(run_limits, the_time_counts_from_the_last_message)
     flow_pass(8 * NS_PER_S);
     enters();
     flow_pass(60 * NS_PER_S);
-    cr_assert_null(atomic_load(&flow.gate.why), "a handler runs");
+    cr_assert_null(atomic_load(&flow.gate.why), "over, but a handler runs");
     leaves(60 * NS_PER_S);
     flow_pass(9 * NS_PER_S);
     cr_assert_null(atomic_load(&flow.gate.why));
@@ -211,7 +211,7 @@ Test(run_limits, a_message_that_another_consumer_takes_is_no_work_any_more)
     cr_assert(over("idle"));
 }
 
-/* A broker's messages are counted when it is asked for what is due. */
+/* A broker's source counts fresh messages only when is_due is called. */
 static int counted;
 
 static int64_t fresh_counted(struct source *s, enum source_count what)
@@ -275,7 +275,7 @@ Test(run_limits, a_source_that_cannot_be_read_ends_the_run_after_some_looks)
     begin_idle();
     fake.due = -EIO;
     flow_pass(IDLE + 3 * NS_PER_S);
-    cr_assert_null(atomic_load(&flow.gate.why), "it may go by");
+    cr_assert_null(atomic_load(&flow.gate.why), "the trouble may go by");
     flow_pass(3 * NS_PER_S);
     cr_assert(over("store-unreadable"));
     cr_assert_eq(atomic_load(&flow.gate.status), EX_CANTCREAT);

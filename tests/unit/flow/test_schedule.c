@@ -7,7 +7,7 @@
 enum { CAP = 2 };
 
 static atomic_bool slow;       /* a handler ends when the test says so */
-static sem_t began, may, over; /* a handler; the test; a verdict */
+static sem_t began, may, over; /* a handler began; it may end; it is settled */
 static atomic_uint in_now, in_most;
 
 static void on_run(struct handler *h, struct delivery *d, struct outcome *out)
@@ -44,7 +44,7 @@ static void setup(void)
     set.concurrency = CAP;
     flow_open();
     atomic_store(&virtual_tick, NS_PER_US);
-    atomic_store(&flow.items.pace_ns, NS_PER_S); /* threads pay off */
+    atomic_store(&flow.items.pace_ns, NS_PER_S); /* slow: threads pay off */
     flow_handler.run = on_run;
     flow_handler.settled = on_settled;
     flow.wants_settled = true;
@@ -89,7 +89,7 @@ Test(schedule, what_was_there_before_the_wait_began_is_not_slept_over)
 
 Test(schedule, the_thread_that_is_done_waits_for_the_next_one_itself)
 {
-    atomic_store(&flow.items.pace_ns, 0); /* where handlers are quick */
+    atomic_store(&flow.items.pace_ns, 0); /* handlers are quick */
     fake_give("a");
     schedule_start(&flow);
     wait_for(&over, 1);
@@ -142,7 +142,7 @@ Test(schedule, a_slow_handler_gets_company)
     wait_for(&began, 1);
     atomic_fetch_add(&virtual_ns, NS_PER_S);
     cr_assert_eq(schedule_wait_ms(&flow), PEEKER_STUCK_MS,
-                 "the loop looks again soon");
+                 "the loop does not look again soon");
     schedule_quiet(&flow); /* since then one more was begun */
     schedule_quiet(&flow); /* and now none */
     cr_assert(peeker_armed(flow.peeker));
@@ -152,14 +152,14 @@ Test(schedule, a_slow_handler_gets_company)
     cr_assert_eq(atomic_load(&in_now), 2);
 }
 
-static atomic_uint asked; /* whether more may run now */
+static atomic_uint asked; /* calls of flow_on_changed */
 
 static void ask(void)
 {
     atomic_fetch_add(&asked, 1);
 }
 
-/* The end of each is a commit, and those that run together share one. */
+/* Each handler's end is a commit, and those that run together share one. */
 Test(schedule, stored_messages_get_company_however_quick_their_handlers_are)
 {
     atomic_store(&slow, true);

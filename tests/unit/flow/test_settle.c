@@ -14,7 +14,7 @@ static struct slot *slot;
 static struct delivery d;
 static struct outcome out;
 
-/* setup - a message is in a slot, and runs */
+/* Put a message into a slot, and begin its run. */
 static void setup(void)
 {
     set = (struct settings){.queue = "/q",
@@ -43,7 +43,7 @@ static void setup(void)
 
 TestSuite(settle, .init = setup, .fini = mq_parts_close);
 
-/* row - what the store has of the message */
+/* Return the message's row in the store, which must be there. */
 static struct store_row row(void)
 {
     struct store_row m;

@@ -35,7 +35,7 @@ static void teardown(void)
 
 TestSuite(settle_source, .init = setup, .fini = teardown);
 
-/* begun - a message that a handler has */
+/* Give a message to a handler; return it. */
 static struct fake_message *begun(const char *text)
 {
     struct fake_message *x = fake_give(text);
@@ -101,7 +101,7 @@ Test(settle_source, a_delay_of_the_handler_counts_up_to_the_most)
     cr_assert_eq(x->due_ns, clock_boot_ns() + set.max_delay_ns);
 }
 
-/* asks_for_an_hour - of a message that failed so often; what it gets */
+/* Return the delay of a message that failed so often and asks for an hour. */
 static uint64_t asks_for_an_hour(const char *text, uint32_t failures)
 {
     struct fake_message *x = begun(text);
@@ -115,8 +115,8 @@ static uint64_t asks_for_an_hour(const char *text, uint32_t failures)
     return x->due_ns - clock_boot_ns();
 }
 
-/* A delay is as long as the backoff, and a third of what is left of 20 minutes
- * for three attempts. */
+/* For three attempts, a delay is the backoff and a third of what is left of 20
+ * minutes. */
 Test(settle_source, in_hand_runs_and_delays_end_within_20_minutes)
 {
     uint64_t all = 1200 * NS_PER_S, sum;
@@ -129,7 +129,7 @@ Test(settle_source, in_hand_runs_and_delays_end_within_20_minutes)
           asks_for_an_hour("h:1", 1);
     cr_assert_leq(sum, all);
     cr_assert_geq(sum, all - (all - 314 * NS_PER_S) / 3 - 1);
-    set.max_timeout_ns = 300 * NS_PER_S; /* of it, messages may ask for that */
+    set.max_timeout_ns = 300 * NS_PER_S; /* messages may ask for that much */
     sum = 3 * set.max_timeout_ns + asks_for_an_hour("i:1", 0) +
           asks_for_an_hour("j:1", 1);
     cr_assert_leq(sum, all);
@@ -212,7 +212,7 @@ Test(settle_source, what_was_stopped_stays_lent_and_may_have_run)
     settle_outcome(&flow, item->d, &item->out);
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert(x->m.flags & MESSAGE_REDELIVERED);
-    cr_assert(ready_empty(&flow.ready), "nobody runs it any more");
+    cr_assert(ready_empty(&flow.ready), "it would run again");
     cr_assert_eq(x->m.failures, 0);
 }
 
@@ -231,10 +231,10 @@ Test(settle_source, a_full_disk_stops_the_taking_until_the_verdict_is_written)
     refuse(1, -ENOSPC);
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(x->at, FAKE_IS_LENT);
-    cr_assert(!x->running, "a kill now is no crash of its handler");
+    cr_assert(!x->running, "a kill now would count as a crash of its handler");
     cr_assert_eq(unsettled_count(&flow.unsettled), 1);
     cr_assert_eq(gate_why(&flow.gate), WHY_STORE);
-    cr_assert_eq(tellings, 0, "nothing follows from it yet");
+    cr_assert_eq(tellings, 0, "it was told before it was written");
     cr_assert_eq(flow_numbers().retried, 0);
     flow_pass(2 * NS_PER_S);
     cr_assert_eq(x->at, FAKE_WAITS);
@@ -245,7 +245,7 @@ Test(settle_source, a_full_disk_stops_the_taking_until_the_verdict_is_written)
     cr_assert_eq(tellings, 1);
 }
 
-/* next_try - milliseconds until the source is asked again */
+/* Return the milliseconds until the source is asked again. */
 static unsigned next_try(void)
 {
     unsigned before = fake.commits, ms = 0;
@@ -301,7 +301,7 @@ Test(settle_source, those_that_wait_are_written_in_their_order)
 
     refuse(3, -ENOSPC);
     flow_end(item, MQW_DEAD, "1");
-    gate_unhold(&flow.gate, HOLD_STORE); /* another runs still */
+    gate_unhold(&flow.gate, HOLD_STORE); /* as if another still ran */
     y = begun("b");
     flow_end(item, MQW_DEAD, "2");
     flow_pass(NS_PER_S + 20 * NS_PER_MS); /* refused once more */
@@ -373,7 +373,8 @@ Test(settle_source, a_second_copy_of_a_letter_is_dropped_once_the_source_can)
     flow_pass(2 * NS_PER_S);
     cr_assert_eq(flow_numbers().discarded, 1);
     cr_assert_eq(x->at, FAKE_GONE);
-    cr_assert_eq(tellings, 0, "the message that has its id ends by itself");
+    cr_assert_eq(tellings, 0,
+                 "told, but the message that has its id ends by itself");
 }
 
 /* ---- a claim is lost ---- */
@@ -385,12 +386,12 @@ Test(settle_source, a_verdict_on_a_claim_that_is_gone_is_in_vain)
     atomic_store(&x->m.stale, true);
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(x->at, FAKE_NOWHERE);
-    cr_assert_eq(flow_numbers().done, 0, "it was not done");
+    cr_assert_eq(flow_numbers().done, 0, "it is counted as done");
     cr_assert_eq(tellings, 0);
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);
     cr_assert_eq(atomic_load(&flow.stale), 1);
     cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO);
-    cr_assert_eq(take_next(item), TAKEN, "it comes again");
+    cr_assert_eq(take_next(item), TAKEN, "it does not come again");
     cr_assert(item->d->message->flags & MESSAGE_REDELIVERED);
 }
 
@@ -401,7 +402,8 @@ Test(settle_source, its_group_goes_on_with_the_next)
     atomic_store(&x->m.stale, true);
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(take_next(item), TAKEN);
-    cr_assert_eq(item->d->message, &y->m, "the lost one has a new place");
+    cr_assert_eq(item->d->message, &y->m,
+                 "y is not next, though the lost one has a new place");
     cr_assert_eq(x->m.failures, 0);
 }
 
@@ -433,10 +435,11 @@ Test(settle_source, nothing_follows_before_the_source_says_so)
     settles_late();
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(x->at, FAKE_LATE);
-    cr_assert_eq(unsettled_count(&flow.unsettled), 1, "a stop waits for it");
+    cr_assert_eq(unsettled_count(&flow.unsettled), 1,
+                 "a stop would not wait for it");
     cr_assert_eq(tellings, 0);
     cr_assert_eq(flow_numbers().done, 0);
-    cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "others go on");
+    cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "others do not go on");
     fake_answer(x, 0);
     cr_assert_eq(x->at, FAKE_GONE);
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);
@@ -490,7 +493,7 @@ Test(settle_source, a_group_waits_for_an_answer_that_is_late)
 
     settles_late();
     flow_end(item, MQW_DONE, "");
-    cr_assert_eq(take_next(item), -EAGAIN, "the lease is not over");
+    cr_assert_eq(take_next(item), -EAGAIN, "the lease is over");
     cr_assert_eq(y->runs, 0);
     fake_answer(x, 0);
     cr_assert_eq(take_next(item), TAKEN);
@@ -519,7 +522,8 @@ Test(settle_source, a_retry_that_stays_in_hand_is_let_go_at_once)
     late_source();
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(x->at, FAKE_WAITS);
-    cr_assert_eq(fake.releases, 1, "its lane may run another for long");
+    cr_assert_eq(fake.releases, 1,
+                 "not released, though its lane may run another for long");
 }
 
 Test(settle_source, a_late_refusal_is_tried_again)
@@ -532,7 +536,7 @@ Test(settle_source, a_late_refusal_is_tried_again)
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert_eq(gate_why(&flow.gate), WHY_STORE);
     flow_pass(2 * NS_PER_S);
-    cr_assert_eq(x->at, FAKE_LATE, "it was given again");
+    cr_assert_eq(x->at, FAKE_LATE, "it was not given again");
     fake_answer(x, 0);
     cr_assert_eq(x->at, FAKE_WAITS);
     cr_assert_eq(x->m.failures, 1);
@@ -571,7 +575,7 @@ Test(settle_source, failures_in_a_row_open_the_breaker_and_a_success_closes_it)
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
     flow_pass(11 * NS_PER_S);
-    cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "one probe may run");
+    cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "no probe may run");
     item_read_clock(item);
     cr_assert_eq(take_next(item), TAKEN);
     item_delivery_begin(item, item->d);

@@ -8,7 +8,7 @@
 static struct spin spin;
 static uint64_t now;
 
-/* vain - the queue stays empty: whether it was tried at all */
+/* Let the queue stay empty; return whether it was tried at all. */
 static bool vain(void)
 {
     bool tried = spin_begin(&spin);
@@ -19,11 +19,12 @@ static bool vain(void)
     return tried;
 }
 
-/* found - a message comes at the second try */
+/* Let a message come at the second try. */
 static void found(void)
 {
     cr_assert(spin_on(&spin, now));
-    cr_assert(spin_on(&spin, now + SPIN_NS), "the last instant counts");
+    cr_assert(spin_on(&spin, now + SPIN_NS),
+              "given up before the last instant");
     spin_hit(&spin);
 }
 
