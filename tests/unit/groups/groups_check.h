@@ -23,7 +23,7 @@ static const char *list_check(const struct group_item *first, size_t *count)
         if (at->next->priority != first->priority || at->next->seq < at->seq)
             return "items are out of order";
     ++*count;
-    return at == first->tail ? NULL : "the last item is another one";
+    return at == first->tail ? NULL : "the tail is not the last item";
 }
 
 static inline const char *group_items_check(const struct group_items *items)
@@ -104,7 +104,7 @@ static const char *state_check(const struct group *group,
     switch ((enum group_state)group->state) {
     case GROUP_IDLE:
         if (!group->kept)
-            return "an idle group stays that is not kept";
+            return "an idle group that is not kept stays";
         if (first || group->parked || group->parking || group->ahead ||
             group->recheck || group->used || group->high)
             return "an idle group has something left";
@@ -127,9 +127,9 @@ static const char *state_check(const struct group *group,
     }
     if (group->head && group->state != GROUP_BLOCKED &&
         group->state != GROUP_RUNNING)
-        return "a head, but not blocked";
+        return "a group has a head, but is not blocked";
     if (group->state == GROUP_BLOCKED && !group->head)
-        return "blocked without a head";
+        return "a blocked group has no head";
     return NULL;
 }
 

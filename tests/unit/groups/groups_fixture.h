@@ -18,7 +18,7 @@
 
 static struct groups *groups;
 static struct group_item item[MANY];
-static uint32_t priority[MANY]; /* its own, whatever GROUP_FRONT says */
+static uint32_t priority[MANY]; /* a message's own, also with GROUP_FRONT */
 
 static void sound(void)
 {
@@ -40,7 +40,7 @@ static void teardown(void)
     cr_assert_null(groups);
 }
 
-/* add - message `i` comes */
+/* Add message `i`; return the result. */
 static int add(const char *key, unsigned i, uint32_t of_priority)
 {
     priority[i] = of_priority == GROUP_FRONT ? 0 : of_priority;
@@ -49,13 +49,13 @@ static int add(const char *key, unsigned i, uint32_t of_priority)
     return groups_add(groups, key, strlen(key), &item[i]);
 }
 
-/* put - it must be taken in */
+/* Add message `i`, which must be accepted. */
 static void put(const char *key, unsigned i, uint32_t of_priority)
 {
     cr_assert_eq(add(key, i, of_priority), 0);
 }
 
-/* lease - the next group must be `key`; NULL: there must be none */
+/* Lease the next group, which must be `key`; NULL: there must be none. */
 static struct group *lease(const char *key)
 {
     struct group *group = groups_lease(groups);
@@ -71,7 +71,7 @@ static struct group *lease(const char *key)
     return group;
 }
 
-/* take - what is next in a leased group; 0: nothing */
+/* Take what is next in a leased group; return its number, or 0. */
 static unsigned take(struct group *group)
 {
     struct group_item *at = groups_peek(groups, group);
@@ -82,14 +82,14 @@ static unsigned take(struct group *group)
     return (unsigned)(at - item);
 }
 
-/* settle_next - settle the message of a lease, then lease any group */
+/* Settle the message of a lease, then lease any group. */
 static __attribute__((unused)) struct group *settle_next(struct group *group)
 {
     cr_assert(groups_release(groups, group));
     return groups_lease(groups);
 }
 
-/* deliver - lease any group, take its message, settle it; 0: there is none */
+/* Lease any group, deliver its next message; return its number, or 0. */
 static __attribute__((unused)) unsigned deliver(void)
 {
     struct group *group = groups_lease(groups);
@@ -100,7 +100,7 @@ static __attribute__((unused)) unsigned deliver(void)
     return i;
 }
 
-/* delivers - these messages, in this order, then nothing; ends with 0 */
+/* Check that these messages, up to a 0, come in this order, then none. */
 static __attribute__((unused)) void delivers(const unsigned *order)
 {
     for (; *order; order++) {

@@ -20,9 +20,9 @@
 #define PRIORITIES 3
 #define WORKERS    3
 #define SLOTS      256
-/* Not for what comes: a thread needs one to deliver what was parked, and each
- * group may have one that was returned. Else all of them could wait behind what
- * is parked. */
+/* Slots that new messages may not take. A thread needs one to deliver what was
+ * parked, and each group may have one that was returned. Otherwise all slots
+ * could wait behind parked messages. */
 #define RESERVE (WORKERS + KEYS)
 #define BATCH   16
 
@@ -33,7 +33,7 @@ struct message {
     unsigned key;
 };
 
-/* What the store would hold. */
+/* A parked message, as the store would hold it. */
 struct row {
     uint64_t seq;
     uint32_t priority;
@@ -44,7 +44,7 @@ struct rows {
     size_t n, room;
 };
 
-/* What only the one that has the lease may touch. */
+/* State of a group, touched only by the thread that has its lease. */
 struct coprocess {
     uint64_t last[PRIORITIES]; /* settled */
     struct row head;           /* of a blocked group */
@@ -68,14 +68,14 @@ static atomic_bool leased[KEYS];         /* a */
 static atomic_ulong settled, parks;      /* a */
 static unsigned long messages = 60000, seed;
 
-/* fail - name what was wrong */
+/* Print what was wrong, and exit. */
 static void fail(const char *what)
 {
     fprintf(stderr, "stress_groups: %s (seed %lu)\n", what, seed);
     exit(1);
 }
 
-/* random_next - xorshift64, one state a thread */
+/* Return the next number of xorshift64, with one state for each thread. */
 static uint64_t random_next(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -94,7 +94,7 @@ static bool finished(void)
     return atomic_load(&settled) == messages;
 }
 
-/* key_of - the text of a key */
+/* Return a key as text. */
 static const char *key_of(const unsigned *k)
 {
     return (const char *)k;
@@ -102,7 +102,7 @@ static const char *key_of(const unsigned *k)
 
 /* ---- slots ---- */
 
-/* slot_get - one of more than `least`; waits; NULL when all is over */
+/* Wait for more than `least` free slots and take one; NULL: all is over. */
 static struct message *slot_get(unsigned least)
 {
     struct message *m = NULL;
@@ -147,7 +147,7 @@ static void store_add(unsigned k, struct row row)
     pthread_mutex_unlock(&store_mtx);
 }
 
-/* row_before - which of two is next */
+/* Return true if `a` is delivered before `b`. */
 static bool row_before(struct row a, struct row b, bool low)
 {
     if (a.priority != b.priority)
@@ -155,7 +155,7 @@ static bool row_before(struct row a, struct row b, bool low)
     return a.seq < b.seq;
 }
 
-/* store_take - the next one, if it comes before `item` */
+/* Take the next row, if it comes before `item`. */
 static bool store_take(unsigned k, bool low, const struct group_item *item,
                        struct row *out)
 {
@@ -181,7 +181,7 @@ static bool store_take(unsigned k, bool low, const struct group_item *item,
 
 /* ---- delivering ---- */
 
-/* settle - in order inside its priority, once */
+/* Settle a message: in order inside its priority, and once. */
 static void settle(unsigned k, struct row row)
 {
     struct coprocess *l = &coprocess[k];
@@ -192,7 +192,7 @@ static void settle(unsigned k, struct row row)
     l->settled++;
 }
 
-/* own - nobody else has this group */
+/* Mark a group as leased, which it must not be; return its key. */
 static unsigned own(struct group *lease)
 {
     size_t size;
@@ -204,7 +204,7 @@ static unsigned own(struct group *lease)
     return k;
 }
 
-/* pick - the next message of a lease; an own slot for what was parked */
+/* Pick the next message of a lease; a parked one goes into *own_slot. */
 static struct message *pick(struct group *lease, unsigned k,
                             struct message **own_slot)
 {
@@ -227,7 +227,7 @@ static struct message *pick(struct group *lease, unsigned k,
     return m;
 }
 
-/* end_lease - in one of the ways there are; the next lease, if it is at hand */
+/* End a lease in a random way; return the next lease, if it is at hand. */
 static struct group *end_lease(struct group *lease, unsigned k, struct row row,
                                uint64_t random)
 {
@@ -255,7 +255,7 @@ static struct group *end_lease(struct group *lease, unsigned k, struct row row,
     return next;
 }
 
-/* resume - a head that waits, and its end */
+/* Resume a group whose head waits for a retry, and end its lease. */
 static void resume(unsigned k, uint64_t random)
 {
     struct group *lease;
@@ -279,7 +279,7 @@ static void resume(unsigned k, uint64_t random)
         groups_release(groups, lease);
 }
 
-/* serve - one lease; the next one, if it is at hand */
+/* Serve one lease; return the next one, if it is at hand. */
 static struct group *serve(struct group *lease, struct message **own_slot,
                            uint64_t random)
 {
@@ -296,7 +296,7 @@ static struct group *serve(struct group *lease, struct message **own_slot,
     return end_lease(lease, k, row, random >> 4);
 }
 
-/* work - one of WORKERS */
+/* Run one of the WORKERS. */
 static void *work(void *arg)
 {
     uint64_t state = random_seed((uintptr_t)arg + 1);
@@ -322,7 +322,7 @@ static void *work(void *arg)
 
 /* ---- the others ---- */
 
-/* bring - messages in the order of their sequence */
+/* Bring all messages, in the order of their sequence. */
 static void *bring(void *arg)
 {
     uint64_t state = random_seed(0);
@@ -345,7 +345,7 @@ static void *bring(void *arg)
     return NULL;
 }
 
-/* park - one batch at a time, as worker/ordered does */
+/* Park one batch at a time, as the worker does. */
 static void *park(void *arg)
 {
     uint64_t state = random_seed(99);
@@ -379,7 +379,7 @@ static bool look(const struct group_item *item, void *arg)
     return item->seq > 0;
 }
 
-/* release - held groups, by the copies of their keys; and look at the rest */
+/* Release held groups, by copies of their keys, and look at the others. */
 static void *release(void *arg)
 {
     (void)arg;
@@ -400,7 +400,7 @@ static void *release(void *arg)
     return NULL;
 }
 
-/* leave - what was held by the last of its messages goes too */
+/* Release groups that their last message left held; nothing may be left. */
 static void leave(void)
 {
     for (unsigned k = 0; k < KEYS; k++)

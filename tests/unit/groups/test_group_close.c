@@ -11,9 +11,9 @@
 
 enum { MOST = 8 };
 
-static uint64_t next;   /* what the next message is given */
-static bool spooled;    /* whether something waits at the source, */
-static int64_t lent_to; /* which is all after this number */
+static uint64_t next;   /* sequence that comes next */
+static bool spooled;    /* whether messages wait at the source */
+static int64_t lent_to; /* these have numbers above this one */
 static unsigned flags;  /* of the next message */
 
 static int64_t next_seq(struct source *s, enum source_count what)
@@ -53,7 +53,7 @@ static void teardown(void)
 
 TestSuite(group_close, .init = setup, .fini = teardown);
 
-/* A message of that group has its turn, and its lease or a refusal. */
+/* Enter a message; return its delivery, with a lease or a refusal. */
 static struct delivery enter_group(const char *key, uint64_t seq)
 {
     static struct message messages[MOST];
@@ -113,7 +113,7 @@ static bool closing(void)
     return closing_keys()[0] != '\0';
 }
 
-/* closed - one that ran at the close, and some that came until its end */
+/* Close a group while one message runs, and let some come until its end. */
 static void closed(void)
 {
     struct delivery d = enter(99);
@@ -133,7 +133,7 @@ Test(group_close, what_came_until_the_last_one_ended_is_refused_in_its_turn)
     cr_assert(refused(109));
     spooled = false;
     cr_assert(refused(105));
-    cr_assert_not(dispatch_closes(&flow), "it is forgotten");
+    cr_assert_not(dispatch_closes(&flow), "the close is not forgotten");
 }
 
 Test(group_close, without_a_spool_nothing_is_kept_of_one_that_is_over)
@@ -156,7 +156,8 @@ Test(group_close, one_that_is_opened_takes_what_waits_to_be_refused)
 
 Test(group_close, closed_twice_it_waits_for_the_last_one_of_both)
 {
-    cr_assert_eq(dispatch_shut(&flow, "g", 1, 4), -ENOENT, "that was lent");
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 4), -ENOENT,
+                 "closed for what was lent already");
     cr_assert_eq(dispatch_shut(&flow, "g", 1, 5), 0);
     cr_assert_eq(dispatch_shut(&flow, "g", 1, 7), 0);
     cr_assert_eq(dispatch_shut(&flow, "g", 1, 6), 0);
@@ -164,13 +165,13 @@ Test(group_close, closed_twice_it_waits_for_the_last_one_of_both)
     lent_to = 6;
     cr_assert_not(refused(50));
     cr_assert(refused(105));
-    cr_assert(closing(), "one of it is to come");
+    cr_assert(closing(), "over, but one of it is to come");
     lent_to = 7;
     cr_assert_not(refused(51));
     cr_assert_not(closing());
 }
 
-/* It is what the group waits for, whenever it is sent again. */
+/* The group waits for its letter, whenever that is sent again. */
 Test(group_close, a_letter_is_not_refused)
 {
     struct delivery d = enter(99);
@@ -179,7 +180,7 @@ Test(group_close, a_letter_is_not_refused)
     next = 110;
     dispatch_done(&flow, d.lease);
     flags = MESSAGE_FRONT;
-    cr_assert_not(refused(105), "while it is closing");
+    cr_assert_not(refused(105), "refused while the group closes");
     flags = 0;
     cr_assert(refused(106));
     lent_to = 5;
@@ -187,10 +188,10 @@ Test(group_close, a_letter_is_not_refused)
     cr_assert_not(closing());
     cr_assert(refused(107));
     flags = MESSAGE_FRONT;
-    cr_assert_not(refused(108), "in the time that it refuses");
+    cr_assert_not(refused(108), "refused by the time at which it came");
 }
 
-/* Its last one was cancelled where it was: no lease has ended since. */
+/* The last message was cancelled in the source: no lease has ended since. */
 Test(group_close, one_whose_end_nobody_saw_is_closed_anew)
 {
     cr_assert_eq(dispatch_shut(&flow, "g", 1, 5), 0);
@@ -262,7 +263,8 @@ Test(group_close, many_are_told_apart)
         sprintf(key, "k%u", i * 7919 % MANY);
         next = 1000 + i;
         cr_assert_not(group_refused(key, 99 + i));
-        cr_assert(group_refused(key, 100 + i), "and half of them end");
+        cr_assert(group_refused(key, 100 + i),
+                  "one from before the close is accepted");
     }
     for (unsigned i = 0; i < MANY; i++) {
         sprintf(key, "k%u", i * 7919 % MANY);

@@ -38,7 +38,7 @@ static struct group *find(const char *key, size_t size)
     return group_table_find(&table, group_hash(key, size), key, size);
 }
 
-/* key_of - of any length up to the longest, no two the same */
+/* Write key k, of any length up to the longest; return its size. All differ. */
 static size_t key_of(unsigned k, char key[GROUP_KEY_MAX])
 {
     size_t size = 4 + k * 7 % (GROUP_KEY_MAX - 3);
@@ -60,7 +60,7 @@ Test(group_table, finds_what_is_in_it_and_nothing_else_in_random_turns)
     fprintf(stderr, "MQW_SEED=%u\n", seed);
     srandom(seed);
     for (unsigned op = 0; op < OPS; op++) {
-        /* Rather grow, then rather shrink. */
+        /* Grow in one eighth of the run, shrink in the next. */
         bool grow = op / (OPS / 8) % 2 == 0;
         unsigned k = (unsigned)random() % KEYS;
         size_t size = key_of(k, key);
@@ -85,7 +85,7 @@ Test(group_table, finds_what_is_in_it_and_nothing_else_in_random_turns)
     }
 }
 
-/* Of keys of one word the size tells enough, as no two of a size have one. */
+/* For keys of one word the size is enough: two of a size share no hash. */
 Test(group_table, keys_with_one_hash_are_told_apart)
 {
     static const char *const keys[] = {"customer-4711",
@@ -117,8 +117,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* All keys of one and two bytes, and as many of each size more that differ in
- * any two bytes of theirs. */
+/* All keys of one and two bytes, and of each larger size those that differ in
+ * two neighbouring bytes. */
 Test(group_table, keys_of_one_word_have_a_hash_of_their_own)
 {
     static uint64_t hashes[1 << 16];
@@ -155,7 +155,7 @@ Test(group_table, grows_and_shrinks_with_what_is_in_it)
     cr_assert_eq(table.count, 0);
 }
 
-/* probes - slots that a search looks at, on average, with so many keys */
+/* Return how many slots a search looks at, on average, with n keys. */
 static double probes(const char *format, unsigned n, unsigned step)
 {
     size_t sum = 0;
@@ -265,8 +265,8 @@ Test(group_table, few_groups_at_rest_stay_however_many_there_were)
     cr_assert_null(group_table_check(&table));
 }
 
-/* One that runs when its place goes to another is removed when it has come to
- * rest and lost its place for the second time. */
+/* A group that runs while it loses its place is removed later: when it has come
+ * to rest and lost its place again. */
 Test(group_table, a_group_that_runs_outlives_its_place)
 {
     struct group *runs = get("runs", 4);

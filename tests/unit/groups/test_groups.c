@@ -163,24 +163,25 @@ Test(groups, what_has_nothing_before_it_passes_and_nothing_else_does)
     struct group *a, *b, *none;
 
     cr_assert_eq(pass("a", &a), 0);
-    cr_assert_eq(pass("a", &none), -EAGAIN, "it runs");
-    cr_assert_eq(pass("b", &b), 0, "another may run beside it");
+    cr_assert_eq(pass("a", &none), -EAGAIN, "a passed, but it runs");
+    cr_assert_eq(pass("b", &b), 0, "b may not run beside a");
     put("a", 1, 0);
     groups_release(groups, b);
     groups_release(groups, a);
     sound();
-    cr_assert_eq(pass("a", &none), -EAGAIN, "one waits in it");
-    cr_assert_eq(pass("b", &none), -EAGAIN, "another has its turn");
+    cr_assert_eq(pass("a", &none), -EAGAIN, "a passed, but one waits in it");
+    cr_assert_eq(pass("b", &none), -EAGAIN,
+                 "b passed, but another has its turn");
     cr_assert_null(none);
     a = lease("a");
     groups_take(groups, a, groups_peek(groups, a), 0);
     groups_block(groups, a, 17);
-    cr_assert_eq(pass("a", &none), -EAGAIN, "its head waits");
-    cr_assert_eq(pass("b", &b), 0, "who is blocked has no turn");
+    cr_assert_eq(pass("a", &none), -EAGAIN, "a passed, but its head waits");
+    cr_assert_eq(pass("b", &b), 0, "b waits for a group that is blocked");
     groups_release(groups, b);
     a = groups_resume(groups, "a", 1, 17, NULL);
     groups_release(groups, a);
-    cr_assert_eq(groups_count(groups), 0, "nothing is left of any");
+    cr_assert_eq(groups_count(groups), 0, "a group is left");
     cr_assert_eq(groups_pass(groups, (char[GROUP_KEY_MAX + 1]){"long"},
                              GROUP_KEY_MAX + 1, 0, &none),
                  -ENAMETOOLONG);
@@ -420,7 +421,7 @@ Test(groups, what_was_sent_again_before_the_hold_runs_too)
     DELIVERS(2);
 }
 
-/* held - "a,b," of the keys, in the order of their names */
+/* Return the keys of held groups, like "ab", in the order of their names. */
 static const char *held(void)
 {
     static char text[8];
@@ -553,9 +554,9 @@ Test(groups, one_is_known_as_long_as_anything_of_it_is_here)
     cr_assert(groups_known(groups, "a", 1));
     a = lease("a");
     cr_assert_eq(take(a), 1);
-    cr_assert(groups_known(groups, "a", 1), "it is leased");
+    cr_assert(groups_known(groups, "a", 1), "unknown while it is leased");
     groups_block(groups, a, 9);
-    cr_assert(groups_known(groups, "a", 1), "its head waits");
+    cr_assert(groups_known(groups, "a", 1), "unknown while its head waits");
     a = groups_resume(groups, "a", 1, 9, NULL);
     cr_assert(groups_release(groups, a));
     cr_assert_not(groups_known(groups, "a", 1));
@@ -587,7 +588,7 @@ Test(groups, keys_are_told_apart_by_every_byte_and_their_size)
 
 /* ---- memory ---- */
 
-/* waves - a million messages, each of a group of its own; so many at once */
+/* Deliver a million messages, each of a group of its own; at_once at a time. */
 static void waves(unsigned at_once)
 {
     static struct group_item many[100000];
@@ -628,7 +629,7 @@ enum { NONE, QUEUED, RUNNING, BLOCKED, HELD, PARKING, STATES };
 static struct group *running;
 static struct group_item *away;
 
-/* bring - group "a" to a state, with message 2 waiting behind message 1 */
+/* Bring group "a" to a state, with message 2 waiting behind message 1. */
 static void bring(unsigned state)
 {
     running = NULL;
@@ -652,7 +653,7 @@ static void bring(unsigned state)
     sound();
 }
 
-/* leave - whatever was done, all of the group goes */
+/* End whatever was done, so that nothing of the group is left. */
 static void leave(unsigned state)
 {
     struct group *at = groups_resume(groups, "a", 1, 9, NULL);
@@ -686,7 +687,7 @@ static void expect_view(const char *call, unsigned state, struct snapshot is)
               groups_held(groups));
 }
 
-/* each_state - bring, call, look, leave */
+/* In each state: bring the group there, call, compare, end. */
 static void each_state(const char *name, void (*call)(unsigned state),
                        const struct snapshot views[STATES])
 {
@@ -774,10 +775,10 @@ static void call_hold_late(unsigned state)
     cr_assert_eq(groups_hold_late(groups, "a", 1), 0);
     if (state == RUNNING)
         cr_assert_not(groups_release(groups, running),
-                      "it is to be looked at again");
+                      "it is not to be looked at again");
 }
 
-/* Whoever asked the store found no letter, and then one came. */
+/* The store was asked and had no letter, and then one came. */
 Test(groups, one_that_died_while_its_group_was_let_go_keeps_it_held)
 {
     struct group *a;
@@ -788,10 +789,12 @@ Test(groups, one_that_died_while_its_group_was_let_go_keeps_it_held)
     take(a);
     groups_hold(groups, a);
     cr_assert_eq(groups_hold_late(groups, "a", 1), 0);
-    cr_assert_not(groups_unhold(groups, "a", 1), "it is to be looked at again");
+    cr_assert_not(groups_unhold(groups, "a", 1),
+                  "it is not to be looked at again");
     sound();
     lease(NULL);
-    cr_assert(groups_unhold(groups, "a", 1), "the store was asked again");
+    cr_assert(groups_unhold(groups, "a", 1),
+              "held, but the store was asked again");
     DELIVERS(2);
 }
 

@@ -28,7 +28,7 @@ struct item {
     struct group_item item;
     enum { FREE, WAITS, TAKEN, AWAY } where; /* AWAY: in a batch */
     unsigned key;
-    uint32_t priority; /* its own, whatever GROUP_FRONT says */
+    uint32_t priority; /* its own, also with GROUP_FRONT */
 };
 
 struct model {
@@ -51,7 +51,7 @@ struct lease {
 struct batch {
     struct group_item *items[BATCH];
     size_t n;
-    bool one; /* of groups_park_one */
+    bool one; /* begun by groups_park_one */
 };
 
 static struct groups *groups;
@@ -65,7 +65,7 @@ static uint64_t seed, seq, first_turn, last_turn;
 static uint64_t added, taken, parks, unparked, restored;
 static unsigned long op;
 
-/* random64 - xorshift64* */
+/* Return the next number of xorshift64*. */
 static uint64_t random64(void)
 {
     seed ^= seed >> 12;
@@ -79,14 +79,14 @@ static unsigned random_below(unsigned n)
     return (unsigned)(random64() >> 33) % n;
 }
 
-/* expect - or say where the run went wrong */
+/* Check a fact, or say which operation went wrong. */
 #define expect(what)                                                  \
     do {                                                              \
         if (!(what))                                                  \
             cr_assert_fail("MQW_SEED above, op %lu: not " #what, op); \
     } while (0)
 
-/* key_of - some are short, some long */
+/* Return the text of a key; some are short, some are long. */
 static const char *key_of(unsigned k, size_t *size)
 {
     static char text[GROUP_KEY_MAX];
@@ -97,7 +97,7 @@ static const char *key_of(unsigned k, size_t *size)
     return text;
 }
 
-/* comes_before - in the order of delivery */
+/* Return true if `a` is delivered before `b`. */
 static bool comes_before(const struct item *a, const struct item *b)
 {
     if (a->item.priority != b->item.priority)
@@ -105,7 +105,7 @@ static bool comes_before(const struct item *a, const struct item *b)
     return a->item.seq < b->item.seq;
 }
 
-/* first_of - what is first in a group; `low`: of the lowest priority */
+/* Return what is first in a group; `low`: what is of the lowest priority. */
 static struct item *first_of(unsigned k, bool low)
 {
     struct item *first = NULL, *lowest = NULL;
@@ -132,13 +132,13 @@ static size_t count_of(unsigned k)
     return n;
 }
 
-/* parkable - whether it may be parked */
+/* Return true if an item may be parked. */
 static bool parkable(const struct item *i)
 {
     return !keep_front || i->item.priority != GROUP_FRONT;
 }
 
-/* parkables - how many of a group; the first of them */
+/* Count the items of a group that may be parked; find the first of them. */
 static size_t parkables(unsigned k, struct item **first)
 {
     size_t n = 0;
@@ -189,7 +189,7 @@ static void model_release(unsigned k)
     }
 }
 
-/* model_next - the key of the first one on the run queue, or KEYS */
+/* Return the key of the first group on the run queue, or KEYS. */
 static unsigned model_next(void)
 {
     unsigned next = KEYS;
@@ -230,7 +230,7 @@ static void op_add(void)
         model_queue(m, false);
 }
 
-/* leased - note what a lease must say from now on */
+/* Note a lease of key k, and what it must say; KEYS: there must be none. */
 static void leased(struct lease *l, struct group *group, unsigned k)
 {
     const char *key, *is;
@@ -249,7 +249,7 @@ static void leased(struct lease *l, struct group *group, unsigned k)
         l->ahead = first_of(k, model[k].high >= GROUP_HIGH_ROW);
 }
 
-/* lease_pick - one that is open, or one that is not */
+/* Return a random lease, if it is open, or closed, as wanted; else NULL. */
 static struct lease *lease_pick(bool open)
 {
     struct lease *l = &lease[random_below(LEASES)];
@@ -315,7 +315,7 @@ static void op_unpark(void)
     model[l->key].parked = 0;
 }
 
-/* put_away - what was taken is settled */
+/* Settle what a lease has taken, and end the lease. */
 static void put_away(struct lease *l)
 {
     if (l->taken)
@@ -375,8 +375,7 @@ static void op_hold(void)
     groups_hold(groups, group);
 }
 
-/* op_return - an item that was taken, or a slot that a parked one was read
- * to */
+/* Return an item that was taken, or a slot into which a parked one was read. */
 static void op_return(void)
 {
     struct lease *l = lease_pick(true);
@@ -547,7 +546,7 @@ static void op_park_one(void)
     b->one = true;
 }
 
-/* undo - it could not be stored, and waits elsewhere */
+/* Undo the parking of an item that could not be stored and waits elsewhere. */
 static void undo(struct batch *b)
 {
     struct item *i = (struct item *)b->items[0];
@@ -596,7 +595,7 @@ struct listing {
     const struct group_item *before;
 };
 
-/* listed - it is of that group, and comes after the one before */
+/* Check that an item is of the listed group, behind the one before. */
 static bool listed(const struct group_item *at, void *arg)
 {
     const struct item *i = (const struct item *)at;
@@ -609,7 +608,7 @@ static bool listed(const struct group_item *at, void *arg)
     return true;
 }
 
-/* check_list - and what is ahead of a lease may be missing */
+/* Check the list of a group; the item ahead of a lease may be missing. */
 static void check_list(unsigned k)
 {
     struct listing list = {.key = k};
@@ -624,7 +623,7 @@ static void check_list(unsigned k)
     expect(leased == (model[k].state == RUNNING));
 }
 
-/* check_held - the keys of the held groups, each once */
+/* Check that the keys of the held groups are listed, each once. */
 static void check_held(size_t held)
 {
     size_t count, size;
@@ -645,7 +644,7 @@ static void check_held(size_t held)
     free(keys);
 }
 
-/* check - all that can be seen from outside, and every invariant */
+/* Check all that can be seen from outside, and every invariant. */
 static void check(void)
 {
     size_t ready = 0, waiting = 0, parkable = 0, held = 0, count = 0, ahead = 0;
@@ -680,7 +679,7 @@ static void check(void)
     check_list(random_below(KEYS));
 }
 
-/* one_step - towards nothing being left: no more comes */
+/* Do a random operation that adds nothing, so that all groups end. */
 static void one_step(void)
 {
     static void (*const steps[])(void) = {
@@ -690,7 +689,7 @@ static void one_step(void)
     steps[random_below(sizeof steps / sizeof *steps)]();
 }
 
-/* any_step */
+/* Do a random operation. */
 static void any_step(void)
 {
     static void (*const steps[])(void) = {
@@ -704,7 +703,7 @@ static void any_step(void)
     steps[random_below(sizeof steps / sizeof *steps)]();
 }
 
-/* run - random operations, then all that is left leaves */
+/* Do random operations, then let all that is left leave. */
 static void run(unsigned long ops)
 {
     cr_assert_eq(groups_open(&groups, quantum, false, NULL), 0);

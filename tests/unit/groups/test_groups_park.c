@@ -10,13 +10,13 @@
 
 TestSuite(groups_park, .init = setup, .fini = teardown);
 
-#define HEAD  9 /* its row */
+#define HEAD  9 /* row of the head */
 #define BATCH 2
 
 struct batch {
     struct group_item *items[BATCH];
     size_t n;
-    bool parked; /* how it ends */
+    bool parked; /* whether it ends in the store */
 };
 
 /* What the store would hold, and what was delivered. */
@@ -38,7 +38,7 @@ static void batch_end(struct batch *b)
     b->n = 0;
 }
 
-/* store_first - index of the lowest number */
+/* Return the index of the lowest number in the store. */
 static unsigned store_first(void)
 {
     unsigned first = 0;
@@ -49,14 +49,14 @@ static unsigned store_first(void)
     return first;
 }
 
-/* settle - message `i` is done: none before it may come after */
+/* Settle message `i`, which must be the one after the last. */
 static void settle(unsigned i)
 {
     cr_assert_eq(i, done + 1, "%s: %u after %u", trace, i, done);
     done = i;
 }
 
-/* serve - deliver one message, from the store or not; false: there is none */
+/* Deliver one message, from the store or not; false: there is none. */
 static bool serve(void)
 {
     struct group *at = groups_lease(groups);
@@ -82,7 +82,7 @@ static bool serve(void)
     return true;
 }
 
-/* finish - the head that came back ends in one of four ways */
+/* End the head that came back, in one of four ways. */
 static void finish(char how)
 {
     if (!resumed)
@@ -106,8 +106,8 @@ static void finish(char how)
     resumed = NULL;
 }
 
-/* step - one event; B and E, C and F begin and end a batch, R: the head comes
- * back (or the group is released), T: it ends, A: a message comes, S: serve */
+/* Do one event. B and E, C and F begin and end a batch. R brings the head back
+ * (or releases the group), T ends it. A adds a message, S delivers one. */
 static void step(char event, char how, bool held)
 {
     switch (event) {
@@ -142,7 +142,7 @@ static void step(char event, char how, bool held)
     sound();
 }
 
-/* begin - message 1 failed or died, 2 to 4 wait behind it */
+/* Begin: message 1 failed or died, 2 to 4 wait behind it. */
 static void begin(bool held, bool first_parked, bool second_parked)
 {
     struct group *a;
@@ -163,7 +163,7 @@ static void begin(bool held, bool first_parked, bool second_parked)
     }
 }
 
-/* end - whatever is left goes: all must come, in order */
+/* End all that is left: all messages must come, in order. */
 static void end(void)
 {
     batch_end(&batch[0]);
@@ -178,7 +178,7 @@ static void end(void)
     cr_assert_eq(groups_parked(groups), 0);
 }
 
-/* play - one order of events with every outcome of each */
+/* Play one order of events, with every outcome of each. */
 static void play(const char *events, bool held)
 {
     trace = events;
@@ -191,7 +191,7 @@ static void play(const char *events, bool held)
         }
 }
 
-/* permute - all orders in which no end comes before its beginning */
+/* Play all orders in which no end is before its beginning; count them. */
 static unsigned permute(char *events, unsigned n, const char *left, bool held)
 {
     unsigned played = 0;
@@ -327,9 +327,9 @@ Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
     DELIVERS(2);
 }
 
-static bool letters = true; /* all of GROUP_FRONT are */
+static bool letters = true; /* whether all of GROUP_FRONT are letters */
 
-/* pull - the item, out of its place; NULL: it has none */
+/* Take an item out of its place; NULL: it has none. */
 static struct group_item *pull(const char *key, uint64_t seq)
 {
     for (size_t i = 0; i < sizeof item / sizeof *item; i++)
@@ -348,7 +348,7 @@ Test(groups_park, one_is_taken_out_of_any_place)
 
         cr_assert_eq(pull("a", i), is);
         sound();
-        cr_assert_null(pull("a", i), "it is not there any more");
+        cr_assert_null(pull("a", i), "it is still there");
         groups_park_end(groups, &is, 1, false);
         sound();
     }
@@ -381,13 +381,13 @@ Test(groups_park, what_runs_or_is_parked_now_is_not_taken_out)
     put("a", 2, 0);
     put("a", 3, 0);
     a = lease("a");
-    cr_assert_null(pull("a", 1), "it is about to run");
-    cr_assert_eq(pull("a", 3), &item[3], "behind one that runs");
+    cr_assert_null(pull("a", 1), "taken out, but it is about to run");
+    cr_assert_eq(pull("a", 3), &item[3], "not found behind one that runs");
     take(a);
     groups_block(groups, a, HEAD);
     cr_assert_eq(groups_parkable(groups), 1);
     cr_assert_eq(groups_park_begin(groups, &first, 1), 1);
-    cr_assert_null(pull("a", 2), "it is on its way to the store");
+    cr_assert_null(pull("a", 2), "taken out on its way to the store");
     groups_park_end(groups, &first, 1, false);
     cr_assert_eq(pull("a", 2), &item[2]);
     cr_assert_eq(groups_parkable(groups), 0);
@@ -428,17 +428,17 @@ Test(groups_park, what_was_given_back_is_taken_out_unless_a_letter_came)
     take(a);
     cr_assert_eq(groups_hold_late(groups, "a", 1), NO);
     groups_return(groups, a, &item[2]);
-    cr_assert_null(pull("a", 2), "the group may be held");
+    cr_assert_null(pull("a", 2), "taken out, but the group may be held");
     sound();
     a = lease("a");
     take(a);
-    cr_assert(!groups_release(groups, a), "it is looked for");
+    cr_assert(!groups_release(groups, a), "the letter is not looked for");
     cr_assert(groups_release(groups, a));
     cr_assert_eq(groups_count(groups), 0);
 }
 
-/* Settled while its items are on their way: they do not count as parkable, so
- * nobody parks what would go on at once. */
+/* The head is settled while items are on their way to the store. The others do
+ * not count as parkable, so nobody parks what would go on at once. */
 Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)
 {
     struct group_item *first, *other;
@@ -542,7 +542,8 @@ Test(groups_park, one_that_gets_in_line_before_what_is_being_taken_costs_none)
     DELIVERS(3, 6);
 }
 
-/* However many groups are blocked with nothing behind them. */
+/* Of 10000 blocked groups one has an item behind its head. A search that passes
+ * by all of them reaches the time limit of the test. */
 Test(groups_park, finding_what_to_park_does_not_pass_by_every_blocked_group)
 {
     struct group_item *first;
