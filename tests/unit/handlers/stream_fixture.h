@@ -34,7 +34,7 @@
 #define STREAM_BODY 65536
 #define STREAM_MANY 64
 
-/* A child that does what bodies say. */
+/* A child that runs each body as a command. */
 #define STREAM_EACH \
     "while read -r msg id size rest; do read -r body; eval \"$body\"; done"
 
@@ -56,7 +56,7 @@ static char stream_queue[64];
 #define OPS         (&handler_stream)
 #define COPROCESSES (handler_stream.coprocesses)
 
-/* What is left out of the waits of `coprocess`: those in these states. */
+/* States of `coprocess`, as bits, in which its waits are skipped. */
 static unsigned stream_passes = 1u << COPROCESS_BACKOFF;
 
 static inline bool stream_left_out(void)
@@ -79,7 +79,7 @@ static inline void stream_setup(void)
     }
 }
 
-/* stream_open_with - a handler with this command, and a coprocess of it */
+/* Open a handler with this command, and get a coprocess of it. */
 static inline void stream_open_with(char **argv)
 {
     struct problem p;
@@ -99,7 +99,7 @@ static inline void stream_open_with(char **argv)
     cr_assert(coprocess);
 }
 
-/* stream_open_script - the same for sh -c */
+/* Do the same for a script of sh -c. */
 static inline void stream_open_script(const char *script)
 {
     static char sh[] = "/bin/sh", c[] = "-c";
@@ -109,7 +109,7 @@ static inline void stream_open_script(const char *script)
     stream_open_with(argv);
 }
 
-/* stream_shut - closed as the engine does it */
+/* Close the handler as the engine does. */
 static inline void stream_shut(void)
 {
     coprocess = NULL;
@@ -127,13 +127,13 @@ static inline void stream_teardown(void)
     logged_end();
 }
 
-/* stream_id - of message i */
+/* Return the id of message i. */
 static inline const char *stream_id(unsigned i)
 {
     return delivery_id(&messages[i].d);
 }
 
-/* stream_make - message i, about to run */
+/* Make message i, about to run. */
 static inline struct delivery *stream_make(unsigned i, const char *text,
                                            size_t size)
 {
@@ -150,20 +150,20 @@ static inline struct delivery *stream_make(unsigned i, const char *text,
     return &m->d;
 }
 
-/* ready - the coprocess can be sent to */
+/* Make the coprocess ready for messages. */
 static inline void ready(void)
 {
     cr_assert_eq(COPROCESSES->ready(coprocess, &out), 0, "%s", out.error);
     cr_assert_gt(COPROCESSES->room(coprocess), 0);
 }
 
-/* give - message i with this body */
+/* Send message i with this body. */
 static inline void give(unsigned i, const char *body)
 {
     COPROCESSES->send(coprocess, stream_make(i, body, strlen(body)));
 }
 
-/* next_is - message i comes out, as a verdict with this error */
+/* Check that message i comes out, with this verdict and error. */
 static inline void next_is(unsigned i, enum mqw_verdict verdict,
                            const char *error)
 {
@@ -177,14 +177,14 @@ static inline void next_is(unsigned i, enum mqw_verdict verdict,
     cr_assert_str_eq(out.error, error);
 }
 
-/* next_kind - message i comes out, as this */
+/* Check that message i comes out, with this kind of outcome. */
 static inline void next_kind(unsigned i, enum outcome_kind kind)
 {
     cr_assert_eq(COPROCESSES->next(coprocess, &out), &messages[i].d);
     cr_assert_eq(out.kind, kind, "kind %d: %s", (int)out.kind, logged_text);
 }
 
-/* something - the child did something */
+/* Wait until the child has done something. */
 static inline void something(void)
 {
     struct pollfd p = {.fd = coprocess->epoll, .events = POLLIN};
@@ -192,7 +192,7 @@ static inline void something(void)
     cr_assert_eq(poll(&p, 1, -1), 1);
 }
 
-/* idle_end - nothing is open; until the child has ended */
+/* Wait until the child has ended, while nothing is open. */
 static inline void idle_end(void)
 {
     do
@@ -200,7 +200,7 @@ static inline void idle_end(void)
     while (coprocess_look(coprocess));
 }
 
-/* heard - something is open; until the child wrote this line to stderr */
+/* Wait, while something is open, until the child wrote this line to stderr. */
 static inline void heard(const char *line)
 {
     for (;;) {
@@ -212,7 +212,7 @@ static inline void heard(const char *line)
     }
 }
 
-/* next_woken - as next, whoever wakes it meanwhile */
+/* Return what comes out next, also if the coprocess is woken before. */
 static inline struct delivery *next_woken(void)
 {
     struct delivery *d;
@@ -223,7 +223,7 @@ static inline struct delivery *next_woken(void)
     return d;
 }
 
-/* one - a message from its way in to its way out */
+/* Send one message, and check its verdict. */
 static inline void one(const char *body, enum mqw_verdict verdict,
                        const char *error)
 {

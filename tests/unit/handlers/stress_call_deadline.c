@@ -1,18 +1,18 @@
 /* stress_call_deadline.c - calls against their time limits, for the thread
  * sanitizer
  *
- * stress_call_deadline [CALLS [SEED]]. Each thread has a place and makes calls
- * with limits around the time that they take, now and then one that goes on
- * until its limit has come: it must come, though the timer is not started for
- * each call. A call is late exactly if it was told so, once, and never before
- * its time. It is on the stack of its round, so to be told after
- * call_deadline_leave is a use after return.
+ * stress_call_deadline [CALLS [SEED]]. Each thread has a place, and makes calls
+ * with limits about as long as the calls. Some calls go on until their limit
+ * has come: it must come, though the timer is not started for each call. A call
+ * is late exactly if it was told so, once, and never before its time. Each call
+ * is on the stack of its round, so telling it after call_deadline_leave is a
+ * use after return.
  */
 #include "tests/unit/wheel/stress_fixture.h"
 
 #include "worker/handlers/call_deadline.h"
 
-#define SURELY 16 /* one in so many waits for its limit */
+#define SURELY 16 /* one call in so many waits for its limit */
 #define STUCK  (20 * NS_PER_S)
 
 struct call {
@@ -34,7 +34,7 @@ static void on_late(void *arg)
     atomic_fetch_add(&c->told, 1);
 }
 
-/* once - one call */
+/* Make one call. */
 static void once(unsigned thread, unsigned *state)
 {
     struct call_deadline *p = &place[thread];

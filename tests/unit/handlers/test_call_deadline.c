@@ -1,5 +1,4 @@
-/* test_call_deadline.c - a call that is seized never comes back, any
- * other one does */
+/* test_call_deadline.c - a seized call never comes back; any other call does */
 #include "worker/handlers/call_deadline.h"
 
 #include <criterion/criterion.h>
@@ -22,8 +21,8 @@ struct runner {
     char slot; /* its address is all that counts */
     atomic_int tid;
     atomic_uint entered, left; /* calls */
-    atomic_bool over;          /* it has ended: it was told to in time */
-    unsigned warm;             /* calls until it says so */
+    atomic_bool over;          /* the thread ended, as it was told in time */
+    unsigned warm;             /* calls before it posts `warm` */
 };
 
 static atomic_bool told;
@@ -34,8 +33,8 @@ static struct message *slot_of(struct runner *r)
     return (struct message *)(void *)&r->slot;
 }
 
-/* calls - one after the other until it is told to end; leaving a call that was
- * seized does not return */
+/* Make calls, one after the other, until told to end. Leaving a call that was
+ * seized does not return. */
 static void *calls(void *arg)
 {
     struct runner *r = arg;
@@ -44,8 +43,7 @@ static void *calls(void *arg)
     while (!atomic_load(&told)) {
         atomic_fetch_add(&r->entered, 1);
         call_deadline_enter(&r->place, slot_of(r), UINT64_MAX);
-        if (atomic_load(&r->left) % 4 == 0) /* or it would be over as soon as
-                                               somebody asks */
+        if (atomic_load(&r->left) % 4 == 0) /* calls must last, to be seized */
             sched_yield();
         call_deadline_leave(&r->place);
         if (atomic_fetch_add(&r->left, 1) == r->warm)
@@ -55,7 +53,7 @@ static void *calls(void *arg)
     return NULL;
 }
 
-/* sleeps - the thread waits in the kernel; until then it is running */
+/* Return true if the thread waits in the kernel; until then it is running. */
 static bool sleeps(const struct runner *r)
 {
     char path[64], state = 0;
@@ -71,8 +69,9 @@ static bool sleeps(const struct runner *r)
     return state == 'S';
 }
 
-/* seize - each runner ends, or was in a call that was seized: which one it is
- * does not change any more; the exit status says what was wrong */
+/* Seize the call of a runner, until the runner has ended or its call is seized;
+ * that may not change any more. Returns 0, or an exit status that says what was
+ * wrong. */
 static int seize(struct runner *r, unsigned *seized)
 {
     struct message *slot;
@@ -84,7 +83,7 @@ static int seize(struct runner *r, unsigned *seized)
             return 2;
         n += slot != NULL;
     }
-    /* Leaving, it is not seized for a moment. */
+    /* A thread that is leaving its call is not seized for a moment. */
     while (n > 0 && !atomic_load(&r->over) && !sleeps(r))
         sched_yield();
     if (n > 1 || n != call_deadline_seized(&r->place) ||
@@ -96,8 +95,8 @@ static int seize(struct runner *r, unsigned *seized)
     return 0;
 }
 
-/* trial - in a process of its own, as threads stay behind; 100 and up: as many
- * were seized */
+/* Run a trial in a process of its own, as its threads stay behind. Returns 100
+ * plus the number of seized calls, or what was wrong. */
 static int trial(unsigned n)
 {
     static struct runner runners[THREADS];
@@ -126,7 +125,7 @@ static int trial(unsigned n)
         while (stuck && !sleeps(&runners[i]))
             sched_yield();
         if (left[i] != atomic_load(&runners[i].left))
-            wrong = 5; /* it came back all the same */
+            wrong = 5; /* a seized call came back */
         else if (atomic_load(&runners[i].entered) != left[i] + stuck)
             wrong = 6;
     }
@@ -149,9 +148,9 @@ Test(place, a_seized_call_never_comes_back_and_others_do)
                   "trial %u: %#x", n, (unsigned)status);
         if (n % 2 == 0)
             cr_assert_eq(WEXITSTATUS(status), 100 + THREADS,
-                         "nobody was told to end: all are seized");
+                         "nobody was told to end, but not all were seized");
         all += THREADS;
         some += (unsigned)WEXITSTATUS(status) - 100;
     }
-    cr_assert_lt(some, all, "some ended by themselves");
+    cr_assert_lt(some, all, "none ended by itself");
 }

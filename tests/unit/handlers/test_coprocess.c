@@ -74,7 +74,7 @@ Test(coprocess, two_messages_with_one_id_are_answered_one_after_the_other)
     next_is(1, MQW_DISCARD, "");
 }
 
-/* fill - a body that does nothing, so many bytes long */
+/* Make message i, whose body has so many bytes and does nothing. */
 static struct delivery *fill(unsigned i, size_t size)
 {
     static char text[STREAM_BODY];
@@ -85,7 +85,7 @@ static struct delivery *fill(unsigned i, size_t size)
 
 Test(coprocess, who_answers_before_reading_on_is_no_deadlock)
 {
-    /* Each answer fills a good part of a pipe, each message does. */
+    /* Each answer fills a good part of a pipe, and so does each message. */
     set.window = 32;
     stream_open_script(
         "pad=$(printf %8000s x); while read -r msg id size rest; "
@@ -234,8 +234,8 @@ Test(coprocess, an_answer_right_before_the_end_counts)
 
 Test(coprocess, what_never_reached_it_comes_back_unsent_newest_first)
 {
-    /* It reads nothing of the second, which is larger than a pipe; so of the
-     * third and fourth no byte is in one. */
+    /* It reads nothing of the second message, which is larger than a pipe. So
+     * no byte of the third and fourth is in the pipe. */
     set.window = 4;
     stream_open_script("read -r msg id rest; read -r body; echo OK $id; "
                        "read -r msg id rest; exec sleep 1000");
@@ -276,7 +276,7 @@ Test(coprocess, a_command_that_cannot_be_started_is_not_the_messages_fault)
     cr_assert_str_eq(
         out.error, "cannot start /nowhere/handler: No such file or directory");
     cr_assert_eq(COPROCESSES->ready(coprocess, &out), -ENOENT,
-                 "and again at once");
+                 "the second try does not fail at once");
 }
 
 Test(coprocess, exit_127_without_an_answer_is_not_the_messages_fault_either)
@@ -297,8 +297,8 @@ Test(coprocess, exit_127_after_an_answer_is_a_failure)
 
 /* ---- a child that breaks the rules ---- */
 
-/* breaks - it says this instead of an answer; the coprocess works on with
- * another */
+/* Let the child say this instead of an answer. It must be ended, and the
+ * coprocess must go on with another child. */
 static void breaks(const char *body, const char *error)
 {
     unsigned before = logged("event=stream_protocol");
@@ -370,7 +370,7 @@ Test(coprocess, who_closes_its_input_and_stays_has_failed)
 {
     stream_open_script(STREAM_EACH);
     stream_passes |= 1u << COPROCESS_CLOSED;
-    /* It has read all that there is; nothing more is to be written. */
+    /* The child has read everything, so that no write can fail. */
     breaks("exec <&-; exec sleep 1000", "closed its input");
     cr_assert_eq(logged("event=stream_child_started"), 2);
 }
@@ -404,7 +404,8 @@ Test(coprocess, who_closes_its_input_while_it_has_nothing_gets_nothing)
     one("echo OK $id; exec <&-; exec sleep 1000", MQW_DONE, "");
     while (COPROCESSES->room(coprocess)) {
         something();
-        cr_assert(coprocess_look(coprocess), "it may be about to end");
+        cr_assert(coprocess_look(coprocess),
+                  "it was ended, but may be about to exit");
     }
     stream_passes |= 1u << COPROCESS_CLOSED;
     one("echo OK $id", MQW_DONE, "");
@@ -553,7 +554,7 @@ Test(coprocess, a_child_that_has_grown_is_replaced)
     one("echo OK $id", MQW_DONE, "");
     one("big=$(head -c 12000000 /dev/zero | tr '\\0' x); echo OK $id", MQW_DONE,
         "");
-    clock_pass(NS_PER_S); /* between two looks */
+    clock_pass(NS_PER_S); /* as long as it is between two looks */
     one("echo OK $id", MQW_DONE, "");
     cr_assert_eq(logged("event=stream_child_grown"), 1);
     one("echo OK $id", MQW_DONE, "");
@@ -571,7 +572,7 @@ Test(coprocess, a_fresh_child_above_the_limit_is_no_recycling_loop)
     cr_assert_eq(logged("event=stream_child_started"), 1);
 }
 
-/* ---- nobody has it ---- */
+/* ---- a child that no work item has ---- */
 
 Test(coprocess, an_idle_child_is_heard_and_its_end_is_noticed)
 {
@@ -584,12 +585,12 @@ Test(coprocess, an_idle_child_is_heard_and_its_end_is_noticed)
     cr_assert_eq(waitid(P_PID,
                         (id_t)atomic_load(&messages[0].slot->handler_pgid),
                         &(siginfo_t){0}, WEXITED | WNOHANG),
-                 -1, "it is reaped");
+                 -1, "it was not reaped");
     cr_assert_eq(COPROCESSES->get(handler), coprocess);
     one("echo OK $id", MQW_DONE, "");
 }
 
-/* talks - it says more than its answer */
+/* Let an idle child say more than its answer, for which it must be ended. */
 static void talks(const char *body)
 {
     unsigned before = logged("event=stream_protocol");
@@ -653,7 +654,7 @@ Test(coprocess, close_is_the_end_of_the_input)
     cr_assert_eq(logged("how=\"exit 0\" why=closing"), 1, "%s", logged_text);
 }
 
-/* until_killed - then the kernel has to end it, which takes real time */
+/* Skip waits until a process stays: the kernel ends it, in real time. */
 static bool until_killed(void)
 {
     return logged("event=process_stays") == 0;

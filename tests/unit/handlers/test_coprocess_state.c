@@ -62,7 +62,7 @@ static void in(enum coprocess_state state)
 
 TestSuite(coprocess_state);
 
-/* step - false: the table says that it cannot be */
+/* Do a step; return false if the table says that it cannot be. */
 static bool step(enum coprocess_event event)
 {
     if (setjmp(on_panic))
@@ -71,7 +71,7 @@ static bool step(enum coprocess_event event)
     return true;
 }
 
-/* after - the time of the state is this, and over */
+/* Check that the state's time ends after `ns`, and let it pass. */
 static void after(uint64_t ns)
 {
     cr_assert_eq(l.until_ns, clock_mono_ns() + ns, "state %d", (int)l.state);
@@ -83,22 +83,22 @@ Test(coprocess_state, a_child_that_leaves_has_its_time_then_term_then_kill)
 {
     in(COPROCESS_EMPTY);
     cr_assert(step(COPROCESS_STARTED));
-    cr_assert_eq(l.until_ns, UINT64_MAX, "it may run for ever");
+    cr_assert_eq(l.until_ns, UINT64_MAX, "a running child has a time limit");
     cr_assert(step(COPROCESS_LEAVE));
     cr_assert_eq(l.state, COPROCESS_DRAINING);
-    cr_assert_eq(closed, 1, "the end of its input");
+    cr_assert_eq(closed, 1, "its input was not closed");
     cr_assert_eq(signals, 0);
     after(KILL_AFTER);
     cr_assert_eq(l.state, COPROCESS_TERMINATING);
     cr_assert_eq(signals, 1);
     cr_assert_eq(sent[0], SIGTERM);
     cr_assert_eq(l.kill_at_ns, clock_mono_ns() + KILL_AFTER,
-                 "for what it leaves behind, too");
+                 "what it leaves behind has another limit");
     after(KILL_AFTER);
     cr_assert_eq(l.state, COPROCESS_KILLED);
     cr_assert_eq(signals, 2);
     cr_assert_eq(sent[1], SIGKILL);
-    cr_assert_eq(l.until_ns, UINT64_MAX, "there is no more to be done");
+    cr_assert_eq(l.until_ns, UINT64_MAX, "a killed child has a time limit");
     cr_assert(step(COPROCESS_EXIT));
     cr_assert(step(COPROCESS_REAPED));
     cr_assert_eq(l.state, COPROCESS_BACKOFF);
@@ -114,7 +114,7 @@ Test(coprocess_state, one_that_closed_a_pipe_has_a_second_to_end)
     atomic_fetch_add(&virtual_ns, NS_PER_MS);
     cr_assert(step(COPROCESS_SHUTS));
     cr_assert_eq(l.until_ns, clock_mono_ns() + NS_PER_S - NS_PER_MS,
-                 "not a second for each pipe");
+                 "the second pipe gives it another second");
     cr_assert(coprocess_works(&l));
     cr_assert(!coprocess_feeds(&l));
 }
@@ -128,7 +128,7 @@ Test(coprocess_state, the_workers_stop_has_sent_its_signal_itself)
     cr_assert(step(COPROCESS_END));
     cr_assert_eq(signals, 0);
     cr_assert_eq(l.until_ns, clock_mono_ns() - NS_PER_S + KILL_AFTER,
-                 "the time counts from the signal");
+                 "the time does not count from the signal");
     after(KILL_AFTER - NS_PER_S);
     cr_assert_eq(sent[0], SIGKILL);
 }
@@ -171,7 +171,7 @@ Test(coprocess_state, only_a_child_that_has_ended_is_reaped)
     }
 }
 
-/* from - the state after an event; NOWHERE: it cannot be */
+/* Return the state after an event; NOWHERE if it cannot be. */
 static enum coprocess_state from(int state, int event)
 {
     in((enum coprocess_state)state);
@@ -198,7 +198,7 @@ Test(coprocess_state, no_event_makes_a_child_work_again)
             cr_assert(worked || !coprocess_works(&l), "%d %d", s, e);
             cr_assert(fed || !coprocess_feeds(&l), "%d %d", s, e);
             cr_assert_eq(unfed, fed && !coprocess_feeds(&l),
-                         "what is pending is dropped once: %d %d", s, e);
+                         "what is pending is not dropped once: %d %d", s, e);
         }
 }
 

@@ -1,4 +1,4 @@
-/* test_forward.c - what a message says at the queue that it is forwarded to,
+/* test_forward.c - the header of a message that is forwarded to another queue,
  * and what becomes of one that cannot be sent */
 #include "tests/harness/harness.h"
 
@@ -218,7 +218,7 @@ Test(forward, a_queue_that_was_removed_is_opened_again_by_its_name)
     cr_assert_eq(mq_unlink(q), 0);
     run("two");
     cr_assert_eq(out.kind, OUTCOME_NOT_STARTED,
-                 "it is not sent to a queue "
+                 "it was sent to a queue "
                  "that nobody can open");
     cr_assert_neq(mq_open(q, O_CREAT | O_RDWR, 0600,
                           &(struct mq_attr){.mq_maxmsg = 4, .mq_msgsize = 256}),

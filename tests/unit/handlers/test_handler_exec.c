@@ -45,7 +45,7 @@ static void on_handler(struct message *m, uint64_t mark, uint64_t start,
                        pid_t its_group)
 {
     (void)m;
-    cr_assert_eq(mark, 0, "the sequence is the mark");
+    cr_assert_eq(mark, 0, "the mark is not the sequence");
     cr_assert_gt(start, 0);
     group = its_group;
     sem_post(&named);
@@ -106,7 +106,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* start - the script on a thread; it says a byte to `up` when it is ready */
+/* Start the script on a thread, and wait until it is ready: it calls `up`. */
 static void start(const char *text)
 {
     char byte;
@@ -124,8 +124,8 @@ static void pass(uint64_t ns)
     timers_run(timers);
 }
 
-/* when_told - the first wait for the process is over when the test says so; of
- * those after it the first so many are */
+/* Skip the first wait for the process when the test says so, then as many waits
+ * as over_soon counts. */
 static bool when_told(void)
 {
     if (atomic_load(&over_soon) == 0)
@@ -136,10 +136,11 @@ static bool when_told(void)
     return true;
 }
 
-/* limit_passes - and `more` waits after that */
+/* Let the limit pass, and `more` waits after it. */
 static void limit_passes(unsigned more)
 {
-    cr_assert_eq(logged("event=handler_timeout"), 0, "too early");
+    cr_assert_eq(logged("event=handler_timeout"), 0,
+                 "the limit passed too early");
     atomic_fetch_add(&over_soon, more);
     sem_post(&go);
 }
@@ -149,12 +150,12 @@ static void ended(enum outcome_kind kind, const char *error)
     pthread_join(thread, NULL);
     cr_assert_eq(out.kind, kind, "%d: %s", (int)out.kind, out.error);
     cr_assert_str_eq(out.error, error);
-    cr_assert_eq(kill(-group, 0), -1, "something of its group is left");
+    cr_assert_eq(kill(-group, 0), -1, "a process of its group is left");
 }
 
 #define WAITS "while :; do sleep 0.01; done"
 
-/* limited - the first wait is for the limit */
+/* Start a script whose first wait is for the limit. */
 static void limited(const char *text)
 {
     atomic_store(&over_soon, 1);
@@ -167,7 +168,7 @@ Test(handler_exec, a_limit_ends_it_by_sigterm)
     limited("trap 'echo bye >&2; exit 0' TERM; up; " WAITS);
     limit_passes(0);
     ended(OUTCOME_VERDICT, "timeout 1h");
-    cr_assert_eq(out.verdict, MQW_RETRY, "whatever it says by then");
+    cr_assert_eq(out.verdict, MQW_RETRY, "a late exit code counts");
     cr_assert_eq(logged("event=handler_timeout"), 1);
     cr_assert_eq(logged("event=handler_late"), 1);
     cr_assert(memmem(out.tail, out.tail_size, "bye\n", 4));
@@ -190,7 +191,8 @@ Test(handler_exec, an_end_before_the_limit_is_its_verdict)
     start("up; exit 3");
     ended(OUTCOME_VERDICT, "exit 3");
     pass(2 * HOUR);
-    cr_assert_eq(logged("event=handler_timeout"), 0, "the timer went with it");
+    cr_assert_eq(logged("event=handler_timeout"), 0,
+                 "the timer is still there");
 }
 
 Test(handler_exec, a_stop_that_came_first_is_no_timeout)
@@ -199,7 +201,7 @@ Test(handler_exec, a_stop_that_came_first_is_no_timeout)
     handler_exec.stop(handler, SIGTERM);
     limit_passes(0);
     cr_assert_eq(logged("event=handler_timeout"), 0);
-    cr_assert_eq(kill(group, 0), 0, "the stop has a ladder of its own");
+    cr_assert_eq(kill(group, 0), 0, "the limit killed it, not the stop");
     handler_exec.stop(handler, SIGKILL);
     ended(OUTCOME_STOPPED, "signal 9");
 }

@@ -28,7 +28,7 @@ TestSuite(library, .init = harness_init, .fini = harness_fini);
 /* ---- what a test sees of its handler ---- */
 
 static atomic_uint calls, in_now, in_most, told, cancelled, lines;
-static atomic_bool gate = true; /* handlers return */
+static atomic_bool gate = true; /* false: handlers wait */
 static int answer;
 static char seen[1024]; /* of the last call */
 static char verdicts[256];
@@ -105,7 +105,8 @@ Test(library, options_begin_as_the_flags_of_mqworker_do)
     cr_assert_eq(o.exit_when_idle, MQW_NEVER);
     cr_assert_eq(o.lookahead, 64);
     cr_assert_eq(o.take_signals, 0);
-    cr_assert_eq(mqw_options_init(&o, sizeof o + 8), -EINVAL, "a newer one");
+    cr_assert_eq(mqw_options_init(&o, sizeof o + 8), -EINVAL,
+                 "a newer struct was accepted");
     cr_assert_eq(mqw_options_init(&o, 8), -EINVAL);
 }
 
@@ -147,7 +148,7 @@ Test(library, an_option_that_is_not_its_default_counts_as_given)
     runner_end(&r);
 }
 
-/* said - why it does not open with an option */
+/* Return why the library does not open with a spoiled option. */
 static const char *said(void (*spoil)(struct mqw_options *o))
 {
     static char why[256];
@@ -317,7 +318,7 @@ Test(library, a_handler_may_name_the_delay_of_its_retry)
     cr_assert_geq(answer, 50);
 }
 
-/* lines_of - what it finds of the header */
+/* Note which lines of the header the handler finds. */
 static int lines_of(const struct mqw_message *m, struct mqw_context *c)
 {
     static const char *const names[] = {"id",    "sent",   "group",  "expires",
@@ -359,7 +360,7 @@ static int never_again(const struct mqw_message *m, struct mqw_context *c)
     return MQW_RETRY;
 }
 
-/* keep - the line of the retry */
+/* Keep the log line of the retry. */
 static void keep(enum mqw_log_level level, const char *text, size_t size,
                  void *user)
 {
@@ -462,7 +463,7 @@ Test(library, past_the_time_limit_it_is_cancelled_and_failed)
     harness_send_text(q, "x");
     harness_until(atomic_load(&told) == 1, 5000);
     cr_assert_eq(atomic_load(&cancelled), 1);
-    cr_assert_str_eq(verdicts, "x:1 ", "whatever it returned");
+    cr_assert_str_eq(verdicts, "x:1 ", "the return value counts");
     atomic_store(&gate, true);
     runner_end(&r);
 }
@@ -499,7 +500,7 @@ Test(library, a_pause_leaves_messages_in_the_queue)
     harness_until(atomic_load(&told) == 1, 5000);
     r.o.log_level = 0;
     mqw_pause(w);
-    mqw_set_concurrency(w, 3); /* done in turn: then the pause is on */
+    mqw_set_concurrency(w, 3); /* in turn, so the pause is on by now */
     harness_send_text(q, "b");
     harness_send_text(q, "c");
     mqw_resume(w);
@@ -522,8 +523,8 @@ Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
     pthread_join(r.thread, NULL);
     cr_assert_eq(r.status, 0);
     cr_assert_eq(atomic_load(&cancelled), 1);
-    cr_assert_eq(atomic_load(&told), 0, "nothing counted");
-    cr_assert_eq(turns_rows(q, TURNS_WAITING), 1, "it is kept");
+    cr_assert_eq(atomic_load(&told), 0, "a cancelled run was counted");
+    cr_assert_eq(turns_rows(q, TURNS_WAITING), 1, "the message was not kept");
     atomic_store(&gate, true);
     answer = MQW_DONE;
     atomic_store(&r.worker, NULL);
@@ -533,7 +534,7 @@ Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
     runner_end(&r);
 }
 
-/* What the program does then is up to it: it opens the worker again. */
+/* The program decides what happens then; here it opens the worker again. */
 Test(library, a_removed_file_ends_it_with_ESTALE_and_loses_nothing)
 {
     const char *q = harness_queue(0, 0);
@@ -547,7 +548,8 @@ Test(library, a_removed_file_ends_it_with_ESTALE_and_loses_nothing)
                  0);
     pthread_join(r.thread, NULL);
     cr_assert_eq(r.status, -ESTALE);
-    cr_assert_eq(turns_rows(q, "state = 3"), 1, "it is in the new file");
+    cr_assert_eq(turns_rows(q, "state = 3"), 1,
+                 "the letter is not in the new file");
     answer = MQW_DONE;
     atomic_store(&r.worker, NULL);
     runner_start(&r, note, &here);
@@ -619,12 +621,12 @@ Test(library, signals_are_taken_by_one_worker)
     cr_assert_eq(mqw_open(&second, &other, note, &here), 0, "%s", why);
     mqw_close(&second);
     sigaction(SIGPIPE, NULL, &pipe);
-    cr_assert_neq(pipe.sa_handler, SIG_DFL, "the first one has them");
+    cr_assert_neq(pipe.sa_handler, SIG_DFL, "the first worker has lost them");
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     cr_assert_eq(sigismember(&mask, SIGTERM), 1);
     mqw_close(&w);
     sigaction(SIGPIPE, NULL, &pipe);
-    cr_assert_eq(pipe.sa_handler, SIG_DFL, "the program has them again");
+    cr_assert_eq(pipe.sa_handler, SIG_DFL, "the program did not get them back");
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     cr_assert_eq(sigismember(&mask, SIGTERM), 0);
     other.take_signals = 1;
@@ -643,7 +645,7 @@ Test(library, log_lines_go_to_the_program)
     cr_assert_geq(atomic_load(&lines), 2);
 }
 
-/* never - a log that nothing may come to */
+/* Abort: a log that no line may come to. */
 static void never(enum mqw_log_level level, const char *text, size_t size,
                   void *user)
 {
@@ -744,7 +746,7 @@ Test(library, a_group_is_listed_and_closed)
     cr_assert_eq(mqw_group_close(w, "g", 1), 0);
     harness_send(q, "g:late", 6, 0);
     harness_until(atomic_load(&told) == 1, 5000);
-    cr_assert_str_eq(verdicts, "g:late:2 ", "refused: dead");
+    cr_assert_str_eq(verdicts, "g:late:2 ", "the late message was not refused");
     atomic_store(&gate, true);
     harness_until(atomic_load(&told) == 4, 5000);
     runner_end(&r);

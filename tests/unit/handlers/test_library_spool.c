@@ -16,7 +16,7 @@ TestSuite(library_spool, .init = harness_init, .fini = harness_fini);
 #define SOON_MS 20000
 
 static atomic_uint calls;
-static atomic_bool gate; /* handlers return */
+static atomic_bool gate; /* true: handlers return */
 static int answer;
 
 static int wait_for_gate(const struct mqw_message *m, struct mqw_context *c)
@@ -71,8 +71,8 @@ Test(library_spool, what_is_out_of_range_is_named)
     cr_assert(strstr(why, "max_dead: "), "%s", why);
 }
 
-/* A queue of two takes twenty while one runs; what a stop leaves is run by the
- * next worker. */
+/* While one message runs, twenty go through a queue with room for two. What a
+ * stop leaves is run by the next worker. */
 Test(library_spool, what_waits_is_in_the_store_and_run_by_the_next)
 {
     const char *q = harness_queue(2, 256);
@@ -101,7 +101,7 @@ Test(library_spool, what_waits_is_in_the_store_and_run_by_the_next)
     runner_end(&r);
 }
 
-/* Three die: each is told to the command once, and the newest is kept. */
+/* Three messages die: the command runs once for each, the newest is kept. */
 Test(library_spool, the_hook_hears_of_each_letter_and_the_oldest_go)
 {
     const char *q = harness_queue(0, 0);

@@ -18,7 +18,7 @@ static struct delivery d;
 static char head[STREAM_HEAD + 1];
 static struct stream_answer a;
 
-/* message - a slot that runs, with these bytes in it */
+/* Make a slot that runs, with these bytes in it. */
 static void message(const char *text, size_t size, unsigned flags)
 {
     struct slot_meta meta = {.length = (uint32_t)size,
@@ -36,7 +36,7 @@ static void message(const char *text, size_t size, unsigned flags)
     slot_run(slot, 1);
 }
 
-/* head_is - what is written for it, without the newline */
+/* Check the head that is written for the message, without its newline. */
 static void head_is(const char *want)
 {
     size_t n = stream_head(head, &d);
@@ -80,7 +80,7 @@ Test(stream_line, a_group_of_its_row_goes_into_the_head)
     head_is("MSG " ID " 1 attempt=3 priority=7 group=account%207");
 }
 
-/* largest_header - as many bytes of it as possible that are quoted */
+/* Write a header with as many bytes as possible that must be quoted. */
 static size_t largest_header(char *out)
 {
     size_t n = (size_t)sprintf(out, "MQW/1\n");
@@ -209,7 +209,7 @@ Test(stream_line, anything_else_is_garbage)
         cr_assert_eq(parse(lines[i]), -EBADMSG, "\"%s\"", lines[i]);
 }
 
-/* error - the text of an outcome */
+/* Return the error text of an outcome with this answer. */
 static const char *error(const char *line)
 {
     static char text[OUTCOME_ERROR];

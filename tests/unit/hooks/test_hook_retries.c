@@ -32,7 +32,7 @@ Test(hook_retries, each_wait_doubles_by_itself_up_to_the_longest)
     }
     cr_assert_eq(want, HOOK_RETRY_LAST_NS);
     cr_assert_eq(hook_retries_postpone(&u, 2, now), HOOK_RETRY_FIRST_NS,
-                 "its own");
+                 "not its own wait");
     cr_assert_eq(hook_retries_first(&u, &due), 2);
     cr_assert_eq(due, now + HOOK_RETRY_FIRST_NS);
 }
@@ -45,7 +45,7 @@ Test(hook_retries, while_none_succeeds_they_pause_together)
         (void)hook_retries_postpone(&u, n, 0);
     now = HOOK_RETRY_FIRST_NS;
     cr_assert_eq(hook_retries_first(&u, &due), 1);
-    cr_assert_eq(due, now, "no pause before one has failed again");
+    cr_assert_eq(due, now, "a pause, before one has failed again");
     (void)hook_retries_postpone(&u, 1, now);
     cr_assert_eq(hook_retries_first(&u, &due), 2);
     cr_assert_eq(due, now + HOOK_RETRY_FIRST_NS);
@@ -55,7 +55,7 @@ Test(hook_retries, while_none_succeeds_they_pause_together)
     cr_assert_eq(due, now + 2 * HOOK_RETRY_FIRST_NS);
     hook_retries_end(&u, 3);
     (void)hook_retries_first(&u, &due);
-    cr_assert_leq(due, now + 2 * HOOK_RETRY_FIRST_NS, "their own waits again");
+    cr_assert_leq(due, now + 2 * HOOK_RETRY_FIRST_NS, "the pause did not end");
     cr_assert_eq(u.pause_ns, 0);
     cr_assert_eq(u.count, 2);
 }
@@ -78,18 +78,18 @@ Test(hook_retries, those_that_have_no_room_are_not_noted)
         cr_assert_gt(hook_retries_postpone(&u, n, now), 0);
     cr_assert_eq(hook_retries_postpone(&u, HOOK_RETRIES_MOST + 1, now), 0);
     cr_assert_not(hook_retries_has(&u, HOOK_RETRIES_MOST + 1));
-    cr_assert_gt(hook_retries_postpone(&u, 1, now), 0, "one that is there");
+    cr_assert_gt(hook_retries_postpone(&u, 1, now), 0, "it is there already");
 }
 
 /* ---- a stop while the command runs ---- */
 
-static atomic_bool dead;    /* there is a death */
+static atomic_bool dead;    /* a letter waits for its hook */
 static atomic_bool started; /* the command was started, or soon is */
 static atomic_bool reads;   /* the thread is about to read the second wake-up */
 static atomic_bool ended;   /* the command ended before the stop, or failed */
 
-/* Replaces the function of libc for the thread of --on-dead. The second wake-up
- * is read only after the stop has added its own. */
+/* Replace eventfd_read(3) for the thread of --on-dead: the second wake-up is
+ * read only after the stop has added its own. */
 int eventfd_read(int fd, eventfd_t *value)
 {
     char path[64], line[64];
@@ -166,6 +166,6 @@ Test(hook_retries, a_stop_is_seen_that_comes_with_another_death,
     begin = clock_mono_ns();
     on_dead_close(&h);
     cr_assert_null(h);
-    cr_assert_not(atomic_load(&ended), "the command was not running");
+    cr_assert_not(atomic_load(&ended), "the command had ended");
     cr_assert_lt(clock_mono_ns() - begin, 50 * NS_PER_S);
 }
