@@ -25,7 +25,7 @@ struct item {
     struct pool_job job;
     atomic_bool queued; /* handed to the pool, has not run yet */
     atomic_uint ran;
-    unsigned taken; /* its submitter's */
+    unsigned taken; /* how often; only for its submitter */
 };
 
 struct submitter {
@@ -39,7 +39,7 @@ static struct submitter submitter[SUBMITTERS];
 static atomic_uint running, most, twice;
 static unsigned rounds; /* of each submitter */
 
-/* give_way - to all other threads, some times */
+/* Give way to all other threads, some times. */
 static void give_way(void)
 {
     for (int i = 0; i < 16; i++)
@@ -69,7 +69,7 @@ static uint64_t next(struct submitter *s)
     return s->random;
 }
 
-/* submit - one job, if it is not on its way */
+/* Submit a job unless it is on its way; false: the pool is closed. */
 static bool submit(struct item *i)
 {
     int err;
@@ -99,7 +99,7 @@ static void *submitter_run(void *arg)
     return NULL;
 }
 
-/* wrong - jobs that did not run as often as they were taken */
+/* Count the jobs that did not run as often as they were taken. */
 static unsigned wrong(unsigned long *sum)
 {
     unsigned n = atomic_load(&twice);

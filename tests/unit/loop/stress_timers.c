@@ -22,7 +22,7 @@
 struct item {
     struct timer timer;
     atomic_uint fired;
-    unsigned started, cancelled; /* its thread's */
+    unsigned started, cancelled; /* how often; only for its thread */
 };
 
 struct worker {
@@ -44,7 +44,7 @@ static void fire(struct timer *timer)
     atomic_fetch_add(&i->fired, 1);
 }
 
-/* next - a random number of this thread (xorshift64) */
+/* Return a random number of this thread (xorshift64). */
 static uint64_t next(struct worker *w)
 {
     w->random ^= w->random << 13;
@@ -53,7 +53,7 @@ static uint64_t next(struct worker *w)
     return w->random;
 }
 
-/* start_anew - a start after the one before has come to its end */
+/* Start a timer, if its last start has come to its end. */
 static void start_anew(struct worker *w, struct item *i)
 {
     uint64_t delay = next(w) % (200 * NS_PER_US);
@@ -67,7 +67,7 @@ static void start_anew(struct worker *w, struct item *i)
         timers_start_after(timers, &i->timer, delay);
 }
 
-/* step - something to a random timer */
+/* Do something to a random timer. */
 static void step(struct worker *w)
 {
     struct item *i = &w->item[next(w) % TIMERS];
@@ -105,7 +105,7 @@ static void *peeker_run(void *arg)
     return NULL;
 }
 
-/* wrong - how many timers did not come to exactly one end a start */
+/* Count the timers whose starts did not each have exactly one end. */
 static int wrong(void)
 {
     int n = 0;
@@ -123,8 +123,8 @@ static int wrong(void)
     return n;
 }
 
-/* settle - all that is pending fires, within the limit; a lost wake-up would
- * leave some */
+/* Wait until all that is pending has fired. After a lost wake-up some timers do
+ * not fire within the limit. */
 static void settle(void)
 {
     uint64_t end = clock_mono_ns() + 5 * NS_PER_S;
@@ -139,7 +139,7 @@ static void settle(void)
         }
 }
 
-/* drain - the last timer ends the last wait */
+/* End the last wait of the peeker, from the last timer. */
 static void drain(struct timer *timer)
 {
     (void)timer;

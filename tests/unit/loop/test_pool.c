@@ -26,7 +26,7 @@ static atomic_uint running, most, ran;
 static unsigned tasks_before;  /* threads that are not the pool's */
 static atomic_bool no_threads; /* pthread_create fails from now on */
 
-/* pthread_create - the seam: the pool's call comes here */
+/* Replace pthread_create(3), so that it fails while no_threads is set. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                    void *(*run)(void *), void *arg)
 {
@@ -38,7 +38,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     return real(thread, attr, run, arg);
 }
 
-/* tasks - threads of this process */
+/* Count the threads of this process. */
 static unsigned tasks(void)
 {
     DIR *dir = opendir("/proc/self/task");
@@ -97,7 +97,7 @@ static void submit(struct gate *g)
     cr_assert_eq(pool_submit(pool, &g->job), 0);
 }
 
-/* let_end - that many may end */
+/* Let n jobs end. */
 static void let_end(int n)
 {
     while (n-- > 0)
@@ -147,7 +147,7 @@ Test(pool, jobs_run_in_the_order_they_came)
     }
 }
 
-/* idle_wait - no job runs; the threads are asleep or on their way there */
+/* Wait until no job runs. The threads are asleep or on their way there. */
 static void idle_wait(void)
 {
     while (atomic_load(&running) > 0)
@@ -222,7 +222,7 @@ Test(pool, larger_bound_is_used_by_the_next_job)
     let_end(8);
 }
 
-/* nested - a job that queues another, also while the pool closes */
+/* A job that queues another one. */
 struct nested {
     struct pool_job job, next;
     int err;
@@ -249,7 +249,7 @@ Test(pool, job_may_queue_a_job)
     cr_assert_eq(n.err, 0);
 }
 
-/* late - a job that runs while the pool closes, and tries to queue another */
+/* A job that runs while the pool closes, and tries to queue another one. */
 struct late {
     struct pool_job job, next;
     int err;
@@ -262,10 +262,10 @@ static void late_run(struct pool_job *job)
     sem_post(&started);
     sem_wait(&end);
     l->next.run = count_run;
-    l->err = pool_submit(pool, &l->next); /* the pointer that closes */
+    l->err = pool_submit(pool, &l->next); /* the pool that is closing */
 }
 
-/* closing_seen - the pool refuses jobs by now; what it took until then runs */
+/* Submit jobs until the pool refuses one. Those that it took still run. */
 static void closing_seen(struct pool *p)
 {
     static struct pool_job probe[1000000];
@@ -325,9 +325,10 @@ Test(pool, first_job_is_refused_where_no_thread_can_be_had)
     cr_assert_eq(pool_submit(pool, &job), -EAGAIN);
     cr_assert_eq(pool_threads(), 0);
     atomic_store(&no_threads, false);
-    cr_assert_eq(pool_submit(pool, &job), 0, "and taken once it can");
+    cr_assert_eq(pool_submit(pool, &job), 0,
+                 "it is refused, though threads can be had");
     pool_close(&pool);
-    cr_assert_eq(atomic_load(&ran), 1, "what was refused does not run");
+    cr_assert_eq(atomic_load(&ran), 1, "the refused job ran");
 }
 
 Test(pool, job_waits_for_a_thread_there_is_where_no_other_can_be_had)
@@ -366,7 +367,7 @@ static void mask_run(struct pool_job *job)
 
     (void)job;
     pthread_sigmask(SIG_SETMASK, NULL, &set);
-    for (int s = 1; s < 32; s++) /* the next ones are the C library's */
+    for (int s = 1; s < 32; s++) /* 32 and 33 are the C library's */
         if (s != SIGKILL && s != SIGSTOP && !sigismember(&set, s))
             atomic_fetch_add(&most, 1);
     atomic_fetch_add(&ran, 1);

@@ -45,7 +45,7 @@ static void teardown(void)
 
 TestSuite(timers, .init = setup, .fini = teardown);
 
-/* run_until - wait on the descriptor as the peeker does */
+/* Wait on the descriptor, as the peeker does, until `count` have fired. */
 static void run_until(unsigned count)
 {
     struct pollfd p = {.fd = timers_fd(timers), .events = POLLIN};
@@ -56,7 +56,7 @@ static void run_until(unsigned count)
     }
 }
 
-/* quiet - nothing is due and nothing is armed */
+/* Return true if the descriptor tells of nothing that is due. */
 static bool quiet(void)
 {
     struct pollfd p = {.fd = timers_fd(timers), .events = POLLIN};
@@ -69,7 +69,7 @@ Test(timers, what_was_cancelled_in_time_never_times_out)
     timers_start_after(timers, &item[0].timer, 2 * NS_PER_MS);
     timers_start_after(timers, &item[1].timer, 4 * NS_PER_MS);
     cr_assert(timers_cancel(timers, &item[0].timer));
-    cr_assert_not(timers_cancel(timers, &item[0].timer), "not twice");
+    cr_assert_not(timers_cancel(timers, &item[0].timer), "cancelled twice");
     run_until(1);
     cr_assert_eq(item[0].times, 0);
     cr_assert_eq(item[1].times, 1);
@@ -82,7 +82,7 @@ Test(timers, what_timed_out_is_called_back_once_and_cannot_be_cancelled)
     timers_start_after(timers, &item[0].timer, NS_PER_MS);
     run_until(1);
     cr_assert_not(timers_cancel(timers, &item[0].timer));
-    cr_assert_geq(item[0].at_ns, before + NS_PER_MS, "never early");
+    cr_assert_geq(item[0].at_ns, before + NS_PER_MS, "it fired early");
     timers_run(timers);
     cr_assert_eq(item[0].times, 1);
     cr_assert(quiet());
@@ -154,7 +154,7 @@ Test(timers, earlier_never_makes_it_later)
     run_until(2);
 }
 
-/* again - a callback that starts its own timer again, already due */
+/* Count a call, and start the timer again, already due. */
 static void again(struct timer *timer)
 {
     fired++;
@@ -168,14 +168,14 @@ Test(timers, a_callback_that_starts_its_timer_again_does_not_stay_in_the_run)
     timers_start(timers, &item[1].timer, 0);
     timers_run(timers);
     cr_assert_eq(fired, 2);
-    cr_assert_not(quiet(), "it is due at once");
+    cr_assert_not(quiet(), "the timer is not due again");
     timers_run(timers);
     cr_assert_eq(fired, 3);
 }
 
 static atomic_int stage; /* 1: in the callback, 2: it may return */
 
-/* on_hold - the same, once, and not before it may */
+/* Do the same, but only when the test lets it. */
 static void on_hold(struct timer *timer)
 {
     atomic_store(&stage, 1);
@@ -207,8 +207,8 @@ Test(timers, cancel_sync_ends_a_timer_whose_callback_starts_it_again)
         ;
     cr_assert_eq(pthread_create(&helper, NULL, let_go, NULL), 0);
     timers_cancel_sync(timers, &item[0].timer);
-    cr_assert_eq(atomic_load(&stage), 2, "the callback has returned");
-    cr_assert_not(timers_cancel(timers, &item[0].timer), "nothing is pending");
+    cr_assert_eq(atomic_load(&stage), 2, "cancel_sync did not wait");
+    cr_assert_not(timers_cancel(timers, &item[0].timer), "it is pending");
     pthread_join(peeker, NULL);
     pthread_join(helper, NULL);
     timers_run(timers);

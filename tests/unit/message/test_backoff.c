@@ -18,7 +18,7 @@ static struct backoff parsed(const char *spec)
     return b;
 }
 
-/* delay - without jitter */
+/* Return the delay without jitter. */
 static uint64_t delay(const struct backoff *b, uint32_t failures)
 {
     return backoff_delay(b, failures, 0);
@@ -49,7 +49,7 @@ Test(backoff, exponential_from_nothing_stays_nothing)
     struct backoff b = parsed("exp:0,5m");
 
     cr_assert_eq(delay(&b, 1), 0);
-    cr_assert_eq(delay(&b, UINT32_MAX), 0, "and takes no time to say so");
+    cr_assert_eq(delay(&b, UINT32_MAX), 0, "a wait of 0 has grown");
 }
 
 Test(backoff, last_entry_of_a_list_repeats)
@@ -61,7 +61,8 @@ Test(backoff, last_entry_of_a_list_repeats)
     cr_assert_eq(delay(&b, 3), 30 * NS_PER_S);
     cr_assert_eq(delay(&b, 4), 30 * NS_PER_S);
     cr_assert_eq(delay(&b, UINT32_MAX), 30 * NS_PER_S);
-    cr_assert_eq(delay(&b, 0), 1 * NS_PER_S, "no failure counts as the first");
+    cr_assert_eq(delay(&b, 0), 1 * NS_PER_S,
+                 "0 failures are not taken for the first one");
 }
 
 Test(backoff, single_entry_and_longest_list_are_taken)
@@ -88,7 +89,7 @@ Test(backoff, jitter_only_adds_and_spreads_over_its_share)
         least = got < least ? got : least;
         most = got > most ? got : most;
     }
-    cr_assert_geq(least, 10 * NS_PER_S, "a retry never comes early");
+    cr_assert_geq(least, 10 * NS_PER_S, "a retry comes early");
     cr_assert_leq(most, 12 * NS_PER_S);
     cr_assert_lt(least, 10 * NS_PER_S + 100 * NS_PER_MS);
     cr_assert_gt(most, 12 * NS_PER_S - 100 * NS_PER_MS);
@@ -132,7 +133,7 @@ Test(backoff, bad_specs_are_refused_with_what_is_allowed)
         cr_assert_eq(p.status, EX_USAGE);
         cr_assert(strstr(p.text, bad[i]), "%s", p.text);
         cr_assert(strstr(p.text, "exp:1s,5m"), "%s", p.text);
-        cr_assert_eq(b.count, 77, "nothing is given out");
+        cr_assert_eq(b.count, 77, "a refused text was stored");
     }
 }
 

@@ -1,4 +1,4 @@
-/* test_error_text.c - what a person would say of a failure */
+/* test_error_text.c - one line that tells a person what failed */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -71,7 +71,8 @@ Test(error_text, is_shown_beside_the_error_once)
 Test(error_text, is_found_by_a_part_of_it)
 {
     cr_assert(LIKE("such") && LIKE("o such acc") && LIKE("exit 12"));
-    cr_assert(LIKE("12: no") && LIKE("[7]"), "as it is shown, no pattern");
+    cr_assert(LIKE("12: no") && LIKE("[7]"),
+              "not found as it is shown; a part is no pattern");
     cr_assert(UNLIKE("Such") && UNLIKE("account no") && UNLIKE(""));
     cr_assert(!error_text_like(NULL, "exit 1", "x"));
     cr_assert(!error_text_like("x", NULL, NULL));
@@ -80,7 +81,7 @@ Test(error_text, is_found_by_a_part_of_it)
               error_text_like("x", "xy", NULL));
 }
 
-/* Else a discard of "exit 1" would take letters of "exit 127" with it. */
+/* Otherwise a discard of "exit 1" would take letters of "exit 127" with it. */
 Test(error_text, a_part_cuts_no_number_in_two)
 {
     cr_assert(UNLIKE("exit 1") && UNLIKE("2") && UNLIKE("2: no"));

@@ -1,4 +1,4 @@
-/* test_hex.c - hex.h */
+/* test_hex.c - bytes as hexadecimal digits, and back */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

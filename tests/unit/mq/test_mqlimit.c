@@ -19,7 +19,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-/* says - fail unless all of the texts are in the problem, on one line */
+/* Check that all of these texts are in the problem, on one line. */
 static void says(const struct problem *p, const char *const *texts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -136,7 +136,7 @@ Test(mqlimit, the_charge_of_a_user_is_exact_to_the_byte)
     cr_assert(queue_charged() == UINT64_MAX);
 }
 
-/* As AppArmor and SELinux write it, with a file in the place of theirs. */
+/* A file with a label of AppArmor or SELinux is mounted in place of theirs. */
 Test(mqlimit, the_label_of_a_security_module_is_named)
 {
     static const char label[] = "docker-default (enforce)\n";

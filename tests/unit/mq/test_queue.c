@@ -49,7 +49,7 @@ static void teardown(void)
 
 TestSuite(queue, .init = setup, .fini = teardown);
 
-/* says - fail unless all of the texts are in the problem, on one line */
+/* Check that all of these texts are in the problem, on one line. */
 static void says(const struct problem *p, const char *const *texts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -216,7 +216,7 @@ Test(queue, flags_give_no_more_access_than_asked_for)
     queue_close(&q);
 }
 
-/* flip - make and remove the queue over and over until the pipe is closed */
+/* Make and remove the queue, over and over, until the pipe is closed. */
 static void flip(int until)
 {
     struct pollfd fd = {.fd = until, .events = POLLIN};
@@ -521,13 +521,13 @@ static void on_signal(int sig)
     (void)sig;
 }
 
-/* One that waits, and whether it has come back. */
+/* A thread that waits, and whether its wait is over. */
 struct waiter {
     pthread_t thread;
     atomic_bool back;
 };
 
-/* Signals until it is back: one sent before the wait begins is no proof. */
+/* Send signals until the wait is over: one before it begins ends nothing. */
 static void *interrupt_it(void *arg)
 {
     struct waiter *w = arg;
@@ -619,7 +619,8 @@ Test(queue, a_passed_descriptor_has_a_name_also_where_no_queue_has_it)
     cr_assert(queue_match(fd, name) == QUEUE_SAME);
     cr_assert(queue_match(fd, other) == QUEUE_OTHER);
     cr_assert(queue_unlink(name) == 0);
-    cr_assert(queue_match(fd, name) == QUEUE_SAME, "it was removed");
+    cr_assert(queue_match(fd, name) == QUEUE_SAME,
+              "a removed queue has lost its name");
     cr_assert(queue_match(fd, other) == QUEUE_OTHER);
     queue_close(&q);
 }
@@ -638,7 +639,7 @@ Test(queue, a_passed_descriptor_that_is_no_queue_is_refused_and_left_open)
 
 /* ---- a queue that is created to prove a limit ---- */
 
-static char *probed; /* its name, if the process is to be ended before */
+static char *probed; /* gets the name, then SIGTERM is raised */
 
 /* Replace mq_unlink(3) in this program: a signal ends the process first, unless
  * it is blocked. */
