@@ -22,7 +22,7 @@ static void setup(void)
 
 TestSuite(cap, .init = setup, .fini = mq_parts_close);
 
-/* job_over - as the loop would: wait for the timer that the job starts */
+/* Run timers, as the loop would, until the job has added the slots. */
 static void job_over(void)
 {
     struct pollfd fd = {.fd = timers_fd(flow.timers), .events = POLLIN};
@@ -44,7 +44,7 @@ Test(cap, it_is_lowered_at_once)
     cr_assert_eq(cap_set(&cap, 1, NULL), 0);
     cr_assert_eq(cap_now(), 1);
     cr_assert_eq(set.concurrency, 1);
-    cr_assert_eq(cap_set(&cap, CAP, NULL), 0, "the slots are there still");
+    cr_assert_eq(cap_set(&cap, CAP, NULL), 0, "the slots are gone");
     cr_assert_eq(cap_now(), CAP);
 }
 
@@ -56,8 +56,8 @@ static void on_tuned(struct source *s)
     told = (unsigned)set.concurrency;
 }
 
-/* Else a broker's source fetches as little as before until something else wakes
- * it, up to 15 s. */
+/* Otherwise a broker's source fetches as before until something else wakes it,
+ * up to 15 s. */
 Test(cap, the_source_hears_of_each_change_once_it_is_made)
 {
     static struct source_ops with;
@@ -110,8 +110,8 @@ Test(cap, who_waits_asks_again_and_hears_that_there_is_no_room)
     cr_assert_eq(cap_ready(&cap, MOST + 1, &p), -ENOSPC);
     cr_assert_not_null(strstr(p.text, "slots"), "%s", p.text);
     cr_assert_eq(cap_now(), CAP);
-    cr_assert_eq(cap_ready(&cap, MOST, &p), -EINPROGRESS, "less may do");
+    cr_assert_eq(cap_ready(&cap, MOST, &p), -EINPROGRESS, "fewer slots do");
     job_over();
     cr_assert_eq(cap_ready(&cap, MOST, &p), 0);
-    cr_assert_eq(cap_now(), CAP, "nobody has set it");
+    cr_assert_eq(cap_now(), CAP, "the cap has changed, but nobody set it");
 }

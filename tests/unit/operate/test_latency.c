@@ -1,12 +1,13 @@
-/* test_latency.c - what is done to a large custody keeps the loop waiting for
- * nothing
+/* test_latency.c - adding slots to a large custody does not keep the loop
+ * waiting
  *
  * 64 slots of 16 MiB are added by a job of the pool, while the loop fires a
- * timer each millisecond and maps what a new thread would need. How late the
- * timer is, less the time that the thread waited for a processor
- * (/proc/self/task/TID/schedstat), is what it was kept from. A machine that is
+ * timer each millisecond and maps what a new thread would need. The loop was
+ * kept waiting for as long as the timer is late, less the time that the thread
+ * waited for a processor (/proc/self/task/TID/schedstat). A machine that is
  * busy can add to that, so the best of some rounds counts: what keeps the loop
- * waiting does so in each of them. */
+ * waiting does so in each of them.
+ */
 #include "tests/fixtures/cap_fixture.h"
 
 #include <errno.h>
@@ -21,14 +22,14 @@ enum { CAP = 1, MOST = 64, STACK = 256 << 10, ROUNDS = 5 };
 
 #define MOST_LATE (20 * NS_PER_MS)
 #define TICK      NS_PER_MS
-/* The file, and as much for others. */
+/* Room for the file, and as much for others, bytes. */
 #define NEEDS ((uint64_t)2 * MOST * CUSTODY_BODY_MAX)
 
 static struct timer tick;
 static uint64_t due_ns, waited_ns, worst_ns;
 static atomic_bool done;
 
-/* waited - how long this thread has waited for a processor so far */
+/* Return how long this thread has waited for a processor so far, ns. */
 static uint64_t waited(void)
 {
     unsigned long long ran = 0, wait = 0;
@@ -62,7 +63,7 @@ static void ticked(struct timer *timer)
     timers_start(flow.timers, timer, due_ns);
 }
 
-/* run - the loop, until `done` */
+/* Run the loop until `done`; return the longest delay of the timer, ns. */
 static uint64_t run(void)
 {
     atomic_store(&done, false);
@@ -88,7 +89,7 @@ static void setup(void)
     timer_init(&tick, ticked);
 }
 
-/* adding - the longest that the loop was kept waiting, ns */
+/* Add slots; return the longest time that the loop was kept waiting, ns. */
 static uint64_t adding(void)
 {
     uint64_t worst;

@@ -41,8 +41,7 @@ static void shows(int64_t counted, int64_t shown)
                  atomic_load(&status.rows[COUNT_DEAD]), counted);
 }
 
-/* A broker that does not answer has as many letters as before, for all we
- * know. */
+/* If a broker does not answer, the last count of its letters stays. */
 Test(status, a_count_that_fails_changes_nothing)
 {
     shows(-EAGAIN, 0);

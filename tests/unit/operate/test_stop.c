@@ -52,7 +52,7 @@ static void setup(void)
 
 TestSuite(stop, .init = setup, .fini = flow_parts_close);
 
-/* nothing_until - so long, but for its last two milliseconds, no signal */
+/* Check that no signal comes for so long, less two milliseconds. */
 static void nothing_until(uint64_t ns)
 {
     unsigned before = count;
@@ -61,7 +61,7 @@ static void nothing_until(uint64_t ns)
     cr_assert_eq(count, before, "signal %d came too early", sent[before]);
 }
 
-/* then - this signal, within some milliseconds */
+/* Check that this signal comes within 10 ms. */
 static void then(int signal)
 {
     unsigned before = count;
@@ -79,7 +79,7 @@ Test(stop, grace_then_term_then_kill)
     then(SIGTERM);
     nothing_until(KILL_AFTER - 8 * NS_PER_MS);
     then(SIGKILL);
-    cr_assert_eq(lasts, 0, "processes are waited for");
+    cr_assert_eq(lasts, 0, "on_last was called, but processes are waited for");
 }
 
 Test(stop, sigkill_is_the_end_of_the_ladder)
@@ -88,7 +88,7 @@ Test(stop, sigkill_is_the_end_of_the_ladder)
     virtual_pass(flow.timers, GRACE + KILL_AFTER + NS_PER_S);
     cr_assert_eq(count, 2);
     virtual_pass(flow.timers, 10 * KILL_AFTER);
-    cr_assert_eq(count, 2, "nothing is left to be told");
+    cr_assert_eq(count, 2, "a signal after SIGKILL");
 }
 
 Test(stop, a_second_signal_skips_the_rest_of_the_grace)
@@ -124,7 +124,7 @@ Test(stop, threads_that_do_not_end_end_with_the_process)
     stop_worker(&stop, SIGTERM);
     nothing_until(GRACE);
     then(SIGTERM);
-    cr_assert_eq(lasts, 0, "a C function has its time, too");
+    cr_assert_eq(lasts, 0, "a C function has not got its time");
     nothing_until(KILL_AFTER - 8 * NS_PER_MS);
     then(SIGKILL);
     cr_assert_eq(lasts, 1);
@@ -134,7 +134,7 @@ Test(stop, quit_ends_the_process_in_the_next_round)
 {
     flow.ops = &threads;
     stop_worker(&stop, SIGQUIT);
-    cr_assert_eq(count, 0, "who asked is answered first");
+    cr_assert_eq(count, 0, "signalled before the order could be answered");
     then(SIGKILL);
     cr_assert_eq(lasts, 1);
 }

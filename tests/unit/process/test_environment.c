@@ -6,7 +6,7 @@
 
 #define NONCE UINT64_C(0x0123456789abcdef)
 
-/* marked - of strings that end in NUL each, as /proc shows them */
+/* Look for a mark in strings that each end in NUL, as /proc shows them. */
 #define marked(text, seq) environment_marked((text), sizeof(text), NONCE, (seq))
 
 Test(environment, a_mark_is_found_wherever_it_stands)

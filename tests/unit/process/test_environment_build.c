@@ -37,7 +37,7 @@ static void teardown(void)
 
 TestSuite(environment_build, .init = setup, .fini = teardown);
 
-/* build - the environment of a message's delivery */
+/* Build the environment of a message's delivery. */
 static void build(const char *message, unsigned flags, uint32_t failures)
 {
     memcpy(slot->body, message, strlen(message));
@@ -55,7 +55,7 @@ static void build(const char *message, unsigned flags, uint32_t failures)
     cr_assert_eq(environment_build(&env, &base, &d, 5, 0), 0);
 }
 
-/* value - of a variable; NULL: there is none. Two of it fail the test. */
+/* Return a variable's value; NULL: there is none. Two of them fail the test. */
 static const char *value(const char *name)
 {
     size_t size = strlen(name);
@@ -174,7 +174,7 @@ Test(environment_build, process_is_found_by_the_mark_it_is_given)
         used += strlen(*v) + 1;
     }
     cr_assert(environment_marked(text, used, NONCE, &seq));
-    cr_assert_eq(seq, 4711, "no value of a header passes for a mark");
+    cr_assert_eq(seq, 4711, "a value of a header passes for a mark");
 }
 
 /* clearenv(3) leaves NULL, and so does setproctitle_init(3bsd). */

@@ -26,7 +26,7 @@
 
 static uint64_t nonce; /* of this test alone: others run at the same time */
 
-/* One tree. */
+/* A tree of processes. */
 struct tree {
     pid_t pid; /* its root, our child and leader of its group */
     int gone;  /* at its end once all of it has ended */
@@ -39,7 +39,7 @@ static void setup(void)
 
 TestSuite(leftover, .init = setup);
 
-/* tree_child - become `script` with these variables */
+/* Become `script`, with these variables. */
 static _Noreturn void tree_child(const char *script, char *const env[],
                                  int ready)
 {
@@ -52,8 +52,8 @@ static _Noreturn void tree_child(const char *script, char *const env[],
     _exit(127);
 }
 
-/* tree_start - a shell runs `script`; it has started when it says so, by a line
- * on stdout. `mark` NULL: it carries none. */
+/* Let a shell run `script`, and wait until it prints a line to say that it has
+ * started. `mark` NULL: it carries none. */
 static struct tree tree_start(const char *script, const char *mark)
 {
     char path[512], first;
@@ -83,7 +83,7 @@ static struct tree tree_of(const char *script, uint64_t seq)
     return tree_start(script, environment_mark(nonce, seq, mark));
 }
 
-/* is_gone - all of the tree has ended by now; zombies hold no pipe */
+/* Return true if all of the tree has ended. Zombies hold no pipe. */
 static bool is_gone(const struct tree *t, int wait_ms)
 {
     struct pollfd p = {.fd = t->gone, .events = POLLIN};
@@ -91,7 +91,7 @@ static bool is_gone(const struct tree *t, int wait_ms)
     return poll(&p, 1, wait_ms) == 1 && p.revents & POLLHUP;
 }
 
-/* tree_end - it was still alive; end it */
+/* Check that the tree is still alive, and end it. */
 static void tree_end(struct tree *t)
 {
     cr_assert_not(is_gone(t, 0), "a neighbour was killed");
@@ -100,10 +100,9 @@ static void tree_end(struct tree *t)
     close(t->gone);
 }
 
-/* tree_reap - it was killed
- * A process that exits gives up its memory, and the mark in it, before its
- * descriptors: it runs nothing any more, but its pipe is open for a moment.
- */
+/* Reap a tree that was killed. A process that exits gives up its memory, and
+ * the mark in it, before its descriptors: it runs nothing any more, but its
+ * pipe is open for a moment. */
 static void tree_reap(struct tree *t, const char *what)
 {
     cr_assert(is_gone(t, LIMIT_MS), "%s lives on", what);
@@ -111,7 +110,7 @@ static void tree_reap(struct tree *t, const char *what)
     close(t->gone);
 }
 
-/* leftover_of - as recovery has it from the slot */
+/* Describe a tree as recovery reads it from the slot. */
 static struct stale_handler leftover_of(const struct tree *t, uint64_t seq)
 {
     return (struct stale_handler){
@@ -173,7 +172,7 @@ Test(leftover, process_without_the_mark_goes_with_its_group)
     struct stale_handler l = leftover_of(&t, 7);
 
     stale_handlers_kill(nonce, &l, 1);
-    /* It was killed; only what carries the mark is waited for as well. */
+    /* It was killed, but only processes with the mark were waited for. */
     poll(&(struct pollfd){.fd = t.gone}, 1, LIMIT_MS);
     tree_reap(&t, "the one without a mark");
 }
@@ -184,7 +183,7 @@ Test(leftover, process_without_the_mark_goes_with_its_parent)
         tree_of("setsid env -i /bin/sh -c 'echo; exec " SLEEP "' & wait", 7);
     struct stale_handler l = leftover_of(&t, 7);
 
-    /* Its parent goes first with the group: the mark was all that is left. */
+    /* Without its group, only the mark leads to the parent. */
     l.pgid = 0;
     stale_handlers_kill(nonce, &l, 1);
     tree_reap(&t, "the one without a mark");

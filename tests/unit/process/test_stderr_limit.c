@@ -16,11 +16,11 @@
 #define RATE  50
 #define BURST (10 * RATE)
 
-/* ---- seam: the clock; stands in front of libc's for the whole program ---- */
+/* ---- the clock, in place of libc's for the whole program ---- */
 
 static uint64_t now_ns;
 
-/* The call for times of 64 bits. */
+/* The system call with times of 64 bits. */
 #ifdef SYS_clock_gettime64
 #define CLOCK_CALL SYS_clock_gettime64
 #else
@@ -80,7 +80,7 @@ static void teardown(void)
 
 TestSuite(stderr_limit, .init = setup, .fini = teardown);
 
-/* taken - how many of `n` get through now */
+/* Return how many of `n` lines get through now. */
 static unsigned taken(unsigned n)
 {
     unsigned got = 0;
@@ -90,7 +90,7 @@ static unsigned taken(unsigned n)
     return got;
 }
 
-/* later - the clock moves on, and timers fire */
+/* Let time pass, and fire timers. */
 static void later(uint64_t ns)
 {
     now_ns += ns;
@@ -108,7 +108,7 @@ Test(stderr_limit, a_burst_then_the_rate)
     later(NS_PER_S / RATE);
     cr_assert_eq(taken(10), 1);
     later(3600 * NS_PER_S);
-    cr_assert_eq(taken(2 * BURST), BURST, "no more than the burst is saved up");
+    cr_assert_eq(taken(2 * BURST), BURST, "more than the burst was saved up");
 }
 
 Test(stderr_limit, what_is_dropped_is_told_a_second_later_and_once_a_second)
@@ -125,7 +125,7 @@ Test(stderr_limit, what_is_dropped_is_told_a_second_later_and_once_a_second)
     cr_assert_leq(tellings, 21);
     cr_assert_geq(tellings, 5);
     later(60 * NS_PER_S);
-    cr_assert_leq(tellings, 21, "nothing to tell");
+    cr_assert_leq(tellings, 21, "told, but nothing was dropped");
 }
 
 Test(stderr_limit, the_rest_is_told_at_the_end)

@@ -1,5 +1,4 @@
-/* test_stderr_tail.c - a child's stderr: every line logged, the last 4 KiB kept
- *  */
+/* test_stderr_tail.c - a child's stderr: each line is logged, 4 KiB are kept */
 #include <criterion/criterion.h>
 #include <bsd/stdlib.h>
 #include <fcntl.h>
@@ -18,7 +17,7 @@ static struct outcome out;
 static int err_copy = -1;
 static FILE *logged;
 
-/* setup - the log goes to a file of ours */
+/* Send the log to a file of ours. */
 static void setup(void)
 {
     logged = tmpfile();
@@ -30,7 +29,7 @@ static void setup(void)
     stderr_tail_init(&t, "01JD3Z6Q9V0X8N5T2K7B4M1C3F", 0, NULL);
 }
 
-/* quiet_off - stderr is stderr again, and the log can be read */
+/* Make stderr stderr again, so that the log can be read. */
 static void quiet_off(void)
 {
     if (err_copy < 0)
@@ -43,7 +42,7 @@ static void quiet_off(void)
 
 TestSuite(tail, .init = setup, .fini = quiet_off);
 
-/* lines_with - lines that hold these texts, one after the other */
+/* Check that the next two lines of the log have these texts. */
 static void lines_with(const char *const texts[2])
 {
     char got[8192];
@@ -59,7 +58,7 @@ static void add(const char *text)
     stderr_tail_add(&t, text, strlen(text));
 }
 
-/* lines_are - what was logged, one after the other */
+/* Check that these lines were logged, in this order, and no more. */
 static void lines_are(const char *const *lines, size_t n)
 {
     char got[8192], want[8192];
@@ -78,7 +77,7 @@ static void lines_are(const char *const *lines, size_t n)
     lines_are((const char *const[]){__VA_ARGS__}, \
               sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
-/* kept_is - what goes to the store */
+/* Check what goes to the store. */
 static void kept_is(const char *text, size_t size)
 {
     stderr_tail_end(&t, &out);
@@ -191,7 +190,8 @@ Test(tail, reading_takes_what_is_there_and_tells_the_end)
     int fds[2];
 
     cr_assert_eq(pipe2(fds, O_NONBLOCK), 0);
-    cr_assert(stderr_tail_read(&t, fds[0]), "nothing there is not the end");
+    cr_assert(stderr_tail_read(&t, fds[0]),
+              "an empty pipe is taken for the end");
     cr_assert_eq(write(fds[1], "abc\n", 4), 4);
     cr_assert(stderr_tail_read(&t, fds[0]));
     close(fds[1]);
@@ -255,7 +255,7 @@ Test(tail, what_was_forgotten_is_not_kept)
         (const char *const[]){"\"of the last message\"", "\"half a line\""}, 2);
 }
 
-/* last_is - the last line of that message; NULL: it has none */
+/* Check the last line of a message; NULL: it has none. */
 static void last_is(const char *id, const char *line)
 {
     char text[ERROR_TEXT];

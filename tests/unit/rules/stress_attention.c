@@ -1,10 +1,11 @@
 /* stress_attention.c - no bit is lost, and none stays, between threads that
- * change the reasons; also under the thread sanitizer
+ * change the reasons; run also under the thread sanitizer
  *
  * Usage: stress_attention [ROUNDS]
- * A seat is a reason as the gate has one, worked out anew under a lock; a row
- * is one as a source has one, cleared and looked at once more. After each round
- * all threads have come to their end, and each bit is what its reason is.
+ *
+ * A seat is a reason as the gate has it, computed under a lock. A row is a
+ * reason as a source has it, cleared and then looked at once more. After each
+ * round all threads stand still, and each bit must be as its reason is.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static void told(void *arg, enum gate_event event)
     (void)event;
 }
 
-/* seat - in, out, and a cap that changes meanwhile */
+/* Enter and leave the gate, and change the cap now and then. */
 static void seat(unsigned *state)
 {
     if (gate_enter(&gate)) {
@@ -41,7 +42,7 @@ static void seat(unsigned *state)
         gate_tune_breaker(&gate, (unsigned)rand_r(state) % 2, 1);
 }
 
-/* row - one becomes due, or is asked for */
+/* Set a reason to look for due rows, or clear it. */
 static void row(unsigned *state)
 {
     if (rand_r(state) % 2)
@@ -65,12 +66,12 @@ static void *work(void *arg)
         }
         seated = gate_enter(&gate);
         pthread_barrier_wait(&end);
-        pthread_barrier_wait(&end); /* the bits are looked at */
+        pthread_barrier_wait(&end); /* meanwhile main checks the bits */
     }
     return NULL;
 }
 
-/* expect - the bit is set exactly if the reason is there */
+/* Check that the bit is set exactly if the reason is there. */
 static void expect(const char *name, unsigned bit, bool reason)
 {
     if (!(attention_look(&gate.attention) & bit) == reason) {

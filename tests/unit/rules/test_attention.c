@@ -15,7 +15,7 @@ static unsigned bits(void)
     return attention_look(&flow.gate.attention);
 }
 
-/* none - of what a worker is about to find out by itself */
+/* Clear the bit for due rows, which may be set at first. */
 static void none(void)
 {
     source_due_set(&fake.source, 1);
@@ -64,7 +64,7 @@ Test(attention, a_suspect_is_a_bit_until_it_has_ended)
     cr_assert_eq(bits(), ATTEND_SUSPECT);
     cr_assert_eq(gate_room(&flow.gate), 1);
     gate_run_together(&flow.gate, 2);
-    cr_assert_eq(bits(), ATTEND_SUSPECT, "it is another one");
+    cr_assert_eq(bits(), ATTEND_SUSPECT, "another's end let others run");
     gate_run_together(&flow.gate, 1);
     cr_assert_eq(gate_room(&flow.gate), 2);
     cr_assert_eq(bits(), 0);
@@ -120,9 +120,9 @@ Test(attention, a_group_is_a_bit_while_one_waits_is_parked_or_may_run)
 
     cr_assert_eq(groups_open(&g, 10, false, &word), 0);
     cr_assert_eq(groups_pass(g, "a", 1, 0, &lease), 0);
-    cr_assert_eq(attention_look(&word), 0, "one that runs at once");
+    cr_assert_eq(attention_look(&word), 0, "a bit, but it runs at once");
     cr_assert_eq(groups_add(g, "a", 1, &one), 0);
-    cr_assert_eq(attention_look(&word), ATTEND_GROUP, "one behind it");
+    cr_assert_eq(attention_look(&word), ATTEND_GROUP, "no bit, but one waits");
     cr_assert(groups_release(g, lease));
     lease = groups_lease(g);
     groups_take(g, lease, groups_peek(g, lease), 0);
@@ -130,6 +130,6 @@ Test(attention, a_group_is_a_bit_while_one_waits_is_parked_or_may_run)
     cr_assert(groups_release(g, lease));
     cr_assert_eq(attention_look(&word), 0);
     cr_assert_eq(groups_add(g, "b", 1, &two), 0);
-    cr_assert_eq(attention_look(&word), ATTEND_GROUP, "one that may run");
+    cr_assert_eq(attention_look(&word), ATTEND_GROUP, "no bit, but it may run");
     groups_close(&g);
 }

@@ -16,7 +16,7 @@ static void teardown(void)
 
 TestSuite(breaker, .fini = teardown);
 
-/* bring - a fresh breaker in that state; `limit` failures in a row open it */
+/* Bring a fresh breaker to a state; `limit` failures in a row open it. */
 static void bring(enum breaker_state state, uint64_t limit,
                   enum breaker_event opened_by)
 {

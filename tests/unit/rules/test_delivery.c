@@ -1,5 +1,4 @@
-/* test_delivery.c - a message of a source that is memory: what handlers see of
- * it */
+/* test_delivery.c - what handlers see of a message, from a source in memory */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -32,7 +31,7 @@ static void on_unrun(struct message *who, bool may_have_run)
 static const struct message_ops ops = {.handler = on_handler,
                                        .unrun = on_unrun};
 
-/* lend - as a source does */
+/* Lend a message as a source does. */
 static void lend(const char *text, char separator)
 {
     id = ulid_make(1);
@@ -63,9 +62,9 @@ Test(delivery, what_stands_before_the_separator_is_the_group)
     cr_assert_eq(d.group.size, 2);
     cr_assert_eq(memcmp(d.group.at, "k1", 2), 0);
     lend("body", ':');
-    cr_assert_null(d.group.at, "there is no separator");
+    cr_assert_null(d.group.at, "a group, but there is no separator");
     lend(":body", ':');
-    cr_assert_eq(d.unfit, REASON_BAD_HEADER, "an empty group is none");
+    cr_assert_eq(d.unfit, REASON_BAD_HEADER, "an empty group is accepted");
     cr_assert_not_null(strstr(d.why, "group of 0 bytes"), "%s", d.why);
 }
 
@@ -123,7 +122,7 @@ Test(delivery, a_stored_message_has_no_group_but_the_one_it_was_stored_with)
     cr_assert_eq(d.group.at, m.group.at);
 }
 
-/* What was said of the one before it would be the end of this one. */
+/* What is left of the message before would decide what becomes of this one. */
 Test(delivery, a_plain_one_has_nothing_from_the_one_before)
 {
     lend("x", 0);

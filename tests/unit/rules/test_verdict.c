@@ -17,7 +17,7 @@ static void setup(void)
 
 TestSuite(verdict, .init = setup);
 
-/* of - an exit code */
+/* Return the verdict on an exit code. */
 static enum mqw_verdict of(int code, bool stopped)
 {
     siginfo_t info = {.si_code = CLD_EXITED};

@@ -15,8 +15,8 @@
 #define FAILS(error) (SECCOMP_RET_ERRNO | (error))
 #define NONE         0xffffffffU
 
-/* A machine: the direct numbers of its calls that are also parts of
- * socketcall(2); 0: it has no socketcall. */
+/* A machine. `socket` and `socketcall` are the numbers of these calls where
+ * socketcall(2) exists; 0: it does not. */
 static const struct machine {
     const char *name;
     uint32_t arch, audit;
@@ -102,7 +102,7 @@ static uint32_t program_run(const struct program *p, const struct machine *m,
     return 0;
 }
 
-/* The filters that a machine runs, and what they say of a call. */
+/* The filters that a machine runs. */
 struct filters {
     const struct machine *m;
     struct program calls, sockets;
@@ -208,8 +208,8 @@ Test(confine, machines_of_32_bits_have_their_calls)
     }
 }
 
-/* What somebody tries who has taken the server over: the verdict if it only
- * shows, and with --allow-write. NONE: the same. */
+/* Calls that an intruder in the server may try: the verdict on each without
+ * --allow-write, and with it. NONE: the same. */
 static const struct attempt {
     const char *call;
     unsigned argument;
@@ -280,7 +280,7 @@ Test(confine, no_machine_makes_a_namespace)
     }
 }
 
-/* s390x and i386 pass mmap(2) a structure, but i386 has mmap2, too. */
+/* s390x and i386 pass mmap(2) a structure, but i386 has mmap2 as well. */
 Test(confine, memory_is_not_writable_and_executable_where_that_can_be_seen)
 {
     for (const struct machine *m = machines; m->name; m++) {
