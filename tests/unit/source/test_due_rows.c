@@ -1,6 +1,6 @@
 /* test_due_rows.c - rows are handed out when they are due, once, earliest first
  *
- * Time is what the test makes of it: it stands still until timer_fires.
+ * Time stands still until timer_fires lets it pass.
  */
 #include "tests/fixtures/store_fixture.h"
 
@@ -23,7 +23,7 @@ static void (*on_clock)(void); /* called whenever somebody asks for the time */
 
 static uint64_t now_ns = 1000 * NS_PER_S;
 
-/* In place of clock_now.c. */
+/* Take the place of clock_now.c. */
 uint64_t clock_mono_ns(void)
 {
     if (on_clock)
@@ -70,7 +70,7 @@ TestSuite(due_rows, .init = setup, .fini = teardown);
 
 static uint64_t seq; /* of the last row */
 
-/* waiting - a row that is due `late_ns` ago */
+/* Put a row that has been due for `late_ns` into the store; return it. */
 static int64_t waiting(uint64_t late_ns)
 {
     struct store_row m = fixture_row(STORE_WAITING, "body");
@@ -82,7 +82,7 @@ static int64_t waiting(uint64_t late_ns)
     return row;
 }
 
-/* waiting_in - a row that is due only then; noted, as settle does it */
+/* Put a row that is due in `ns` into the store, and note it as settle does. */
 static int64_t waiting_in(uint64_t ns)
 {
     struct store_row m = fixture_row(STORE_WAITING, "body");
@@ -110,7 +110,8 @@ static void none_is_due(void)
     cr_assert_eq(due_rows_take(due_rows, &row), -EAGAIN);
 }
 
-/* timer_fires - within so many milliseconds, which pass until it does */
+/* Let time pass until the timer fires, at most so many milliseconds. Returns
+ * whether it fired. */
 static bool timer_fires(unsigned limit_ms)
 {
     unsigned before = dues;
@@ -130,20 +131,20 @@ Test(due_rows, what_the_last_run_left_is_looked_at_without_a_timer)
     cr_assert(source_due(&source));
     cr_assert_eq(taken(), row);
     none_is_due();
-    cr_assert_not(source_due(&source), "and then it costs no look");
+    cr_assert_not(source_due(&source), "the store is still looked at");
 }
 
 Test(due_rows, whether_one_is_due_is_found_out_where_it_is_not_known)
 {
     cr_assert_not(due_rows_any(due_rows));
-    cr_assert_not(source_due(&source), "and then it costs no look");
+    cr_assert_not(source_due(&source), "the store is still looked at");
     int64_t row = waiting(NS_PER_S);
     due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(10000));
     cr_assert(due_rows_any(due_rows));
-    cr_assert(due_rows_any(due_rows), "it was not taken");
+    cr_assert(due_rows_any(due_rows), "gone, but it was not taken");
     cr_assert_eq(taken(), row);
-    cr_assert_not(due_rows_any(due_rows), "it is in flight");
+    cr_assert_not(due_rows_any(due_rows), "due, but it is in flight");
 }
 
 Test(due_rows, earliest_due_comes_first)
@@ -157,7 +158,7 @@ Test(due_rows, earliest_due_comes_first)
     none_is_due();
 }
 
-/* waiting_with - the same with a priority */
+/* Put a row with a priority that has been due for `late_ns` into the store. */
 static int64_t waiting_with(uint64_t late_ns, uint32_t priority)
 {
     struct store_row m = fixture_row(STORE_WAITING, "body");
@@ -175,7 +176,7 @@ Test(due_rows, what_is_due_at_one_time_comes_by_priority_then_in_its_order)
 
     cr_assert_eq(taken(), b);
     cr_assert_eq(taken(), c);
-    cr_assert_eq(taken(), d, "the earlier one of its priority");
+    cr_assert_eq(taken(), d, "not the earlier one of its priority");
     cr_assert_eq(taken(), a);
 }
 
@@ -184,7 +185,7 @@ Test(due_rows,
 {
     int64_t a = waiting_with(NS_PER_S, 1), b = waiting_with(NS_PER_S, 1), high;
 
-    cr_assert_eq(taken(), a, "and the other one is at hand");
+    cr_assert_eq(taken(), a, "not first; the other one is read with it");
     high = waiting_with(0, 2);
     due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(1000));
@@ -270,7 +271,7 @@ Test(due_rows, row_in_flight_is_not_handed_out_again_until_it_landed)
     cr_assert_eq(taken(), row);
     none_is_due();
     cr_assert(due_rows_claim(due_rows, row, CLAIM_LEND) != 0,
-              "it is in flight");
+              "claimed while it is in flight");
     due_rows_release(due_rows, row);
     due_rows_expect(due_rows, 0); /* it was stored again, due at once */
     while (dues == 0)
@@ -288,14 +289,15 @@ Test(due_rows, row_that_is_made_due_in_flight_is_looked_for_when_it_landed)
     due_rows_sooner(due_rows, row);
     due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(0));
-    cr_assert_eq(due_rows_take(due_rows, &got), -EAGAIN, "it is in flight");
+    cr_assert_eq(due_rows_take(due_rows, &got), -EAGAIN,
+                 "taken while it is in flight");
     cr_assert_not(source_due(&source));
     due_rows_release(due_rows, row);
     cr_assert(timer_fires(0));
     cr_assert(source_due(&source));
     cr_assert_eq(taken(), row);
     due_rows_release(due_rows, row);
-    cr_assert_not(timer_fires(0), "once");
+    cr_assert_not(timer_fires(0), "the timer fires twice");
 }
 
 Test(due_rows, row_of_a_held_slot_is_not_handed_out)
@@ -325,7 +327,7 @@ Test(due_rows, a_letter_that_is_moved_is_told_from_one_in_flight)
     cr_assert_eq(due_rows_claim(due_rows, held, CLAIM_LEND), -EALREADY);
     cr_assert_neq(due_rows_claim(due_rows, held, CLAIM_MOVE), 0);
     cr_assert_eq(due_rows_claim(due_rows, held, CLAIM_LEND), -EALREADY,
-                 "it was not moved");
+                 "it is taken for moved");
     due_rows_release(due_rows, moved);
     cr_assert(due_rows_claim(due_rows, moved, CLAIM_LEND) == 0);
     cr_assert_eq(due_rows_claim(due_rows, moved, CLAIM_LEND), -EALREADY);
@@ -360,7 +362,7 @@ Test(due_rows, no_more_fly_than_there_is_room_for)
     for (int i = 0; i < FLYING; i++)
         last = taken();
     none_is_due();
-    cr_assert(source_due(&source), "there is more");
+    cr_assert(source_due(&source), "no more is due");
     due_rows_release(due_rows, last);
     store_delete(store, last, NULL);
     cr_assert_eq(taken(), row[FLYING]);
@@ -386,7 +388,7 @@ struct life {
     int state;
 };
 
-/* any_waits - there must be more to come */
+/* Return true if a row is still to come. */
 static bool any_waits(const struct life *lives)
 {
     for (int i = 0; i < ROWS; i++)
@@ -403,8 +405,8 @@ static struct life *life_of(struct life *lives, int64_t row)
     return NULL;
 }
 
-/* add, take, fail again, end: at random. No row is given out twice, none is
- * forgotten. */
+/* Rows are added, taken, fail again and end at random. None may be given out
+ * twice or forgotten. */
 Test(due_rows, random_lives_lose_no_row_and_repeat_none)
 {
     struct life lives[ROWS] = {{0}};

@@ -66,7 +66,7 @@ static void teardown(void)
 
 TestSuite(source_mq, .init = setup, .fini = teardown);
 
-/* put - a row of group "k" */
+/* Put a row of group "k" into the store. */
 static int64_t put(enum store_state state, uint64_t seq, uint32_t priority)
 {
     struct store_row m = fixture_row(state, "body");
@@ -121,7 +121,7 @@ Test(source_mq, a_due_row_is_lent_with_all_that_the_store_knows)
     cr_assert(m->flags & MESSAGE_STORED);
     cr_assert_eq(m->group.size, 1);
     cr_assert_eq(memcmp(m->data, "body", m->size), 0);
-    cr_assert_eq(s->ops->take_due(s, 1, &m), -EAGAIN, "its row is claimed");
+    cr_assert_eq(s->ops->take_due(s, 1, &m), -EAGAIN, "the row was lent twice");
 }
 
 Test(source_mq, what_is_settled_with_a_lane_keeps_its_slot_warm_until_it_rests)
@@ -133,7 +133,7 @@ Test(source_mq, what_is_settled_with_a_lane_keeps_its_slot_warm_until_it_rests)
     cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS - 1);
     cr_assert_eq(settle(m, SETTLE_DONE, 2), 0);
     cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS - 1);
-    cr_assert_eq(m->seq, 1, "it can be read");
+    cr_assert_eq(m->seq, 1, "it cannot be read any more");
     s->ops->rest(s, 2);
     cr_assert_eq(s->ops->count(s, COUNT_FREE), SLOTS);
 }
@@ -277,7 +277,7 @@ static enum steered steer(enum steer what, int64_t row)
     return out;
 }
 
-/* later - a row of group "k" that is due in an hour */
+/* Put a row of group "k" that is due in an hour into the store. */
 static int64_t later(uint64_t seq, uint32_t attempts)
 {
     struct store_row m = fixture_row(STORE_WAITING, "body");
@@ -319,8 +319,9 @@ Test(source_mq, what_is_cancelled_comes_with_its_mark_and_keeps_it)
     atomic_store(&s->due, 1);
     m = take_due(0);
     cr_assert(m->flags & MESSAGE_CANCELLED);
-    cr_assert_eq(settle(m, SETTLE_RETRY, 0), 0, "what should not be");
-    cr_assert(row_of(1).flags & STORE_CANCELLED, "no write takes it back");
+    cr_assert_eq(settle(m, SETTLE_RETRY, 0), 0, "the retry was refused");
+    cr_assert(row_of(1).flags & STORE_CANCELLED,
+              "the write took the mark back");
     cr_assert_eq(s->local->unpark(s, 0, key, false, NULL, &m), 0);
     cr_assert(m->flags & MESSAGE_CANCELLED);
     cr_assert_eq(settle(m, SETTLE_DISCARD, 0), 0);
@@ -335,7 +336,8 @@ Test(source_mq, what_is_lent_is_not_cancelled_and_what_is_about_to_be_is)
     cr_assert_eq(take_due(0)->seq, 1);
     cr_assert_eq(steer(STEER_CANCEL, lent_row), STEERED_IN_FLIGHT);
     cr_assert_not(row_of(1).flags & STORE_CANCELLED);
-    cr_assert_eq(steer(STEER_CANCEL, next), STEERED, "read, and not lent");
+    cr_assert_eq(steer(STEER_CANCEL, next), STEERED,
+                 "not cancelled, but it was read and not lent");
     atomic_store(&s->due, 1);
     cr_assert(take_due(1)->flags & MESSAGE_CANCELLED);
 }
@@ -349,23 +351,23 @@ Test(source_mq, a_store_that_is_gone_steers_nothing)
     cr_assert_eq(s->local->steer(s, STEER_CANCEL, &row, 1, &out), -EBADFD);
     atomic_store(&mq.store_gone, false);
     cr_assert_not(row_of(1).flags & STORE_CANCELLED);
-    cr_assert_eq(steer(STEER_CANCEL, row), STEERED, "nor is it claimed");
+    cr_assert_eq(steer(STEER_CANCEL, row), STEERED, "the row is still claimed");
 }
 
 static int none_left(void *arg, const struct source_left *left)
 {
     (void)arg, (void)left;
-    cr_assert_fail("it was lent");
+    cr_assert_fail("a message was lent");
     return 0;
 }
 
 static void no_run(void *arg, const struct source_run *run)
 {
     (void)arg, (void)run;
-    cr_assert_fail("it ran");
+    cr_assert_fail("a run was reported");
 }
 
-/* open_again - as the next worker; it has not looked at the slots yet */
+/* Open everything again, as a next worker that has not looked at the slots. */
 static void open_again(void)
 {
     const struct custody_spec spec = {
@@ -409,8 +411,8 @@ static void *park_again(void *arg)
     return NULL;
 }
 
-/* Fails where all are read, then a row is parked, then the parked ones are
- * read: they are more than all, and the difference would be an error. */
+/* Fails if all rows are counted, then one is parked, then the parked ones are
+ * counted: these would be more than all, and the difference an error. */
 Test(source_mq, what_is_parked_meanwhile_is_not_missing_among_what_waits)
 {
     pthread_t other;

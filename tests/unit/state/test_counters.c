@@ -46,7 +46,7 @@ static void teardown(void)
 
 TestSuite(counters, .init = setup, .fini = teardown);
 
-/* both - a writer and a reader */
+/* Open a writer and a reader. */
 static void both(void)
 {
     struct problem p;
@@ -56,14 +56,14 @@ static void both(void)
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
 }
 
-/* map - where a writer has its file */
+/* Return where a writer has mapped its file. */
 static unsigned char *map(struct counters *c)
 {
     return (unsigned char *)counters_commits(c) -
            offsetof(struct counters_head, gauges[COUNTERS_COMMITS]);
 }
 
-/* again - what was claimed meanwhile is seen */
+/* Attach the reader again, so that it sees what was claimed since. */
 static void again(void)
 {
     struct problem p;
@@ -80,7 +80,7 @@ static struct counters_sum sum(void)
     return s;
 }
 
-/* claim - a block that the reader knows of */
+/* Claim a block that the reader knows of. */
 static struct counters_block *claim(void)
 {
     struct counters_block *b = counters_claim(w);
@@ -131,7 +131,7 @@ Test(counters, since_says_away_busy_or_since_when_handlers_run)
     b = claim();
     cr_assert_eq(counters_get(&b->since_ns), COUNTERS_AWAY);
     counters_started(b, 100);
-    counters_started(b, 200); /* of a window */
+    counters_started(b, 200); /* a second one, of a window */
     cr_assert_eq(counters_get(&b->since_ns), 100);
     counters_ended(b, 10);
     cr_assert_eq(counters_get(&b->since_ns), 100);
@@ -266,7 +266,7 @@ Test(counters, the_journal_forgets_the_oldest_and_nothing_else)
     }
 }
 
-/* settle_some - each thread its own messages */
+/* Settle messages that no other thread settles. */
 static void *settle_some(void *arg)
 {
     struct ulid id = {{(unsigned char)(uintptr_t)arg}};
@@ -319,9 +319,10 @@ Test(counters, a_new_worker_starts_at_0_and_keeps_the_journal)
     cr_assert_eq(sum().took_ns, 0);
     cr_assert_eq(header().gauges[COUNTERS_ENDED_NS], 0);
     cr_assert_str_eq(header().texts[COUNTERS_LAST_ERROR], "");
-    cr_assert(counters_find(r, &id_a, &end, &when), "through the old mapping");
+    cr_assert(counters_find(r, &id_a, &end, &when),
+              "not found through the old mapping");
     counters_settled(w, COUNTERS_DONE, &id_b, WALL);
-    cr_assert(counters_find(r, &id_a, &end, &when), "not written over");
+    cr_assert(counters_find(r, &id_a, &end, &when), "it was written over");
 }
 
 Test(counters, the_journal_of_another_run_of_the_machine_is_dropped)
@@ -354,12 +355,14 @@ Test(counters, the_journal_of_an_orderly_stop_outlives_the_machine)
     cr_assert_eq(counters_copy(path, copy), 0);
     cr_assert_eq(unlink(copy), 0);
     both();
-    cr_assert(counters_find(r, &id_a, &end, &when), "it was not torn");
+    cr_assert(counters_find(r, &id_a, &end, &when),
+              "the copy was taken for torn");
     counters_gauge(w, COUNTERS_ENDED_NS, WALL);
     counters_head(map(w))->boot_id[0] ^= 1;
     counters_close(&w);
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
-    cr_assert(counters_find(r, &id_a, &end, &when), "nor by the reboot");
+    cr_assert(counters_find(r, &id_a, &end, &when),
+              "the reboot dropped the journal");
 }
 
 Test(counters, a_copy_that_cannot_be_made_leaves_what_was_there)
@@ -397,8 +400,7 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
 }
 
-/* refused_as - check that the file is refused for its machine, and replaced by
- * a start */
+/* Check that the file is refused for its machine, and replaced by a start. */
 static void refused_as(const char *machine)
 {
     struct problem p;
@@ -471,7 +473,8 @@ Test(counters, a_file_cut_short_is_not_read_past_its_end)
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
     cr_assert_eq(sum().blocks, 1);
     cr_assert_eq(sum().done, 0);
-    cr_assert_eq(counters_open(&w, path, BLOCKS), 0, "and is replaced");
+    cr_assert_eq(counters_open(&w, path, BLOCKS), 0,
+                 "the file is not replaced");
     counters_close(&r);
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
     counters_add(&counters_claim(w)->done, 5);
@@ -486,7 +489,7 @@ Test(counters, the_file_grows_with_the_blocks_in_use)
     cr_assert_eq(stat(path, &st), 0);
     cr_assert_eq(st.st_size, (off_t)counters_bytes(1));
     counters_add(&counters_claim(w)->done, 7);
-    cr_assert_eq(sum().done, 0, "not in the old mapping");
+    cr_assert_eq(sum().done, 0, "seen in the old mapping");
     counters_close(&r);
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
     cr_assert_eq(sum().done, 7);
@@ -510,7 +513,7 @@ Test(counters, without_room_for_the_file_the_numbers_are_kept_in_memory)
     cr_assert_eq(s.deliveries, 1);
 }
 
-/* descriptor - that of the writer; a reader keeps none */
+/* Return the writer's descriptor of the file; a reader keeps none. */
 static int descriptor(void)
 {
     char name[64], to[128];
@@ -536,7 +539,7 @@ Test(counters, without_room_for_a_block_it_counts_in_memory)
 
     both();
     of = descriptor();
-    fd = open(path, O_RDONLY | O_CLOEXEC); /* cannot be allocated through */
+    fd = open(path, O_RDONLY | O_CLOEXEC); /* read-only: nothing is allocated */
     cr_assert_eq(dup2(fd, of), of);
     close(fd);
     b = claim();
@@ -547,7 +550,7 @@ Test(counters, without_room_for_a_block_it_counts_in_memory)
     cr_assert_eq(s.deliveries, 1);
     counters_add(&counters_rest(w)->dead, 1);
     counters_rest_done(w);
-    cr_assert_eq(sum().dead, 1, "what has room is shared still");
+    cr_assert_eq(sum().dead, 1, "a block with room is not shared");
 }
 
 /* ---- a file that is removed under its worker ---- */
@@ -650,11 +653,11 @@ static void settle_two(void *arg)
 {
     (void)arg;
     counters_settled(w, COUNTERS_DEAD, &id_a, WALL);
-    counters_head(map(w))->past_next = 0; /* over the first one */
+    counters_head(map(w))->past_next = 0; /* overwrite the first entry */
     counters_settled(w, COUNTERS_DONE, &id_b, WALL + 4);
 }
 
-/* whole - the only entry is empty or one of the two, as it was written */
+/* Check that the only entry is empty, or one of the two as it was written. */
 static void whole(void *arg)
 {
     enum counters_end end;

@@ -11,7 +11,7 @@
 static struct histogram h;
 static struct histogram_sum s;
 
-/* taken - sum of what is in h now */
+/* Return the sum of what is in h now. */
 static const struct histogram_sum *taken(void)
 {
     memset(&s, 0, sizeof s);

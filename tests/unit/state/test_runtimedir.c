@@ -1,7 +1,7 @@
 /* test_runtimedir.c - where the messages in flight are
  *
- * What a file system is, is told by the test (runtimedir_statfs): all that is
- * below a folder "mem" is tmpfs, all else a disk.
+ * The test says what a file system is (runtimedir_statfs): everything below a
+ * folder "mem" is a tmpfs, everything else a disk.
  */
 #include "tests/fixtures/passing_clock.h"
 
@@ -27,10 +27,9 @@
 #define NOBODY 65534
 
 static char top[256], memory[300];
-static bool shm_memory,
-    run_memory; /* what those of the machine are taken for */
+static bool shm_memory, run_memory; /* whether /dev/shm and /run are tmpfs */
 
-/* feigned - statfs(2) of a path that is there */
+/* Feign statfs(2): a path that is there is on a tmpfs or on ext4. */
 static int feigned(const char *path, struct statfs *out)
 {
     bool mem = strncmp(path, memory, strlen(memory)) == 0 ||
@@ -74,7 +73,7 @@ static void teardown(void)
 
 TestSuite(runtimedir, .init = setup, .fini = teardown);
 
-/* below - top/rest in one of a few static buffers */
+/* Return top/rest, in one of a few static buffers. */
 static const char *below(const char *rest)
 {
     static char paths[8][512];
@@ -133,7 +132,7 @@ Test(runtimedir, the_first_that_lies_in_memory)
     expect_root(NULL, below("mem/a/b"));
     expect_root(below("mem/x//"), below("mem/x"));
     cr_assert_eq(chdir(memory), 0);
-    snprintf(memory, sizeof memory, "%s", "."); /* as relative paths end */
+    snprintf(memory, sizeof memory, "%s", "."); /* relative paths count too */
     expect_root("rel/x", "rel/x");
 }
 
@@ -177,14 +176,14 @@ Test(runtimedir, without_memory_it_says_what_was_looked_at_and_the_ways_out)
     refused_root("", "--runtime-dir is empty");
     refused_root(below("mem/a\nb"), "newline");
     cr_assert_eq(runtimedir_root(root, &allow, &p), 0, "%s", p.text);
-    cr_assert(root[0] == '\0', "the state folder");
+    cr_assert(root[0] == '\0', "want the state folder");
     cr_assert_eq(runtimedir_root(root, &given, &p), 0, "%s", p.text);
     cr_assert_str_eq(root, top);
 }
 
 /* ---- the folder of a queue ---- */
 
-/* state - the state folder of /orders below `name` */
+/* Open the state folder of /orders below `name`. */
 static struct statedir state(const char *name)
 {
     struct statedir dir;
@@ -195,8 +194,7 @@ static struct statedir state(const char *name)
     return dir;
 }
 
-/* folder_in - the folder below `root` of the queue of the state directory
- * `name` */
+/* Return the folder below `root` for the queue of state directory `name`. */
 static const char *folder_in(const char *root, const char *name)
 {
     static char paths[4][PATH_MAX];
@@ -209,7 +207,7 @@ static const char *folder_in(const char *root, const char *name)
     return path;
 }
 
-/* opened - open the folder of a state directory; what that returns */
+/* Open the folder of a state directory; return the result. */
 static int opened(struct runtimedir *r, const char *name, const char *flag,
                   struct problem *p)
 {
@@ -219,8 +217,7 @@ static int opened(struct runtimedir *r, const char *name, const char *flag,
     return runtimedir_open(r, &wish, &dir, p);
 }
 
-/* started_at - a worker with the state directory `name` that has gone as far as
- * custody */
+/* Start a worker with the state directory `name`, as far as custody. */
 static struct runtimedir started_at(const char *name, const char *flag)
 {
     struct problem p = {0};
@@ -230,7 +227,7 @@ static struct runtimedir started_at(const char *name, const char *flag)
     return r;
 }
 
-/* started - the same where it is to be */
+/* Do the same in memory, and check the folder. */
 static struct runtimedir started(const char *name)
 {
     struct runtimedir r = started_at(name, memory);
@@ -257,7 +254,7 @@ static void settled(struct runtimedir *r, const char *name)
     cr_assert_eq(runtimedir_settle(r, &dir, &p), 0, "%s", p.text);
 }
 
-/* stopped - in good order if it left nothing */
+/* Stop a worker; in good order if it left nothing. */
 static void stopped(struct runtimedir *r, const char *name, bool orderly)
 {
     struct statedir dir = state(name);
@@ -265,7 +262,7 @@ static void stopped(struct runtimedir *r, const char *name, bool orderly)
     runtimedir_close(r, &dir, orderly);
 }
 
-/* custody_put - a custody file with a message, or without */
+/* Make a custody file with a message, or without one. */
 static void custody_put(const char *folder, bool busy)
 {
     const struct custody_spec spec = {
@@ -288,8 +285,8 @@ static void custody_put(const char *folder, bool busy)
     custody_close(&c);
 }
 
-/* run_at - a start and its stop, which leaves a message or not; what the start
- * made of the past */
+/* Start and stop a worker that leaves a message, or none. Returns what the
+ * start made of the past. */
 static enum runtimedir_past run_at(const char *name, const char *flag,
                                    bool busy)
 {
@@ -379,7 +376,7 @@ Test(runtimedir, what_a_removed_state_directory_had_is_run_by_the_next_there)
     folder_gone(below("a"));
     r = started("a");
     cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
-    cr_assert(!r.made, "with what is in it");
+    cr_assert(!r.made, "a new folder without what was left");
     stopped(&r, "a", false);
     cr_assert(access(folder_in(memory, "a"), F_OK) == 0);
 }
@@ -399,14 +396,15 @@ Test(runtimedir, the_end_of_a_worker_leaves_the_note_of_another_one)
     refused("a", memory, -EBUSY, b.folder);
 }
 
-/* Both in memory: the state folder does for both, and no other folder lies
- * beside it, where each is that of a queue. */
+/* Both are in memory, so the state folder serves for both. No other folder may
+ * lie beside it, as each one there is that of a queue. */
 Test(runtimedir, that_of_the_state_is_used_for_both)
 {
     struct runtimedir r = started_at("mem", memory);
 
     cr_assert_str_eq(r.folder, below("mem/orders"));
-    cr_assert_eq(r.lock, -1, "that of the state folder is held already");
+    cr_assert_eq(r.lock, -1,
+                 "locked, but the state folder's lock is held already");
     custody_put(r.folder, true);
     settled(&r, "mem");
     stopped(&r, "mem", false);
@@ -437,7 +435,7 @@ Test(runtimedir, a_state_directory_that_was_moved_finds_its_messages)
     r = started("b"); /* from here on its own */
     custody_put(r.folder, false);
     settled(&r, "b");
-    cr_assert(access(old, F_OK) < 0, "it is removed");
+    cr_assert(access(old, F_OK) < 0, "the old folder is left");
     stopped(&r, "b", true);
 }
 
@@ -523,8 +521,8 @@ Test(runtimedir, a_start_that_fails_leaves_no_folder)
 
 /* ---- the note ---- */
 
-/* note_say - the note of `a` as another run of the machine or a worker that
- * ended in another way would have written it */
+/* Write the note of `a` as another run of the machine would have written it, or
+ * a worker that ended in another way. */
 static void note_say(const char *boot, const char *how)
 {
     char home[PATH_MAX];
@@ -549,17 +547,18 @@ Test(runtimedir, custody_that_is_gone_is_told_once)
     folder_gone(folder);
     cr_assert_eq(run(true), RUNTIMEDIR_GONE);
     folder_gone(folder);
-    cr_assert_eq(run(false), RUNTIMEDIR_KEPT, "nothing was in it");
+    cr_assert_eq(run(false), RUNTIMEDIR_KEPT, "told, but nothing was in it");
     folder_gone(folder);
     note_say(OTHER_BOOT, "open");
     cr_assert_eq(run(true), RUNTIMEDIR_REBOOT);
     folder_gone(folder);
     note_say(OTHER_BOOT, "closed");
-    cr_assert_eq(run(true), RUNTIMEDIR_KEPT, "in good order");
+    cr_assert_eq(run(true), RUNTIMEDIR_KEPT,
+                 "told, but it was closed in good order");
     folder_gone(folder);
     note_say(OTHER_BOOT, "open");
     cr_assert_eq(run_at("a", below("mem/other"), false), RUNTIMEDIR_REBOOT,
-                 "also of a start with another directory");
+                 "not told to a start with another directory");
 }
 
 Test(runtimedir, another_directory_is_refused_while_messages_are_in_flight)
@@ -571,7 +570,7 @@ Test(runtimedir, another_directory_is_refused_while_messages_are_in_flight)
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
     refused("a", other, -EBUSY, folder_in(memory, "a"));
     refused("a", other, -EBUSY, "mqctl drain /orders");
-    cr_assert(access(other, F_OK) < 0, "nothing was made there");
+    cr_assert(access(other, F_OK) < 0, "a folder was made there");
     r = started_at("a", NULL); /* as the line says */
     cr_assert_str_eq(r.folder, folder_in(memory, "a"));
     custody_put(r.folder, false);
@@ -583,7 +582,8 @@ Test(runtimedir, another_directory_is_refused_while_messages_are_in_flight)
     stopped(&r, "a", false); /* a crash here changes nothing */
     cr_assert(access(folder_in(memory, "a"), F_OK) == 0);
     cr_assert_eq(run_at("a", other, true), RUNTIMEDIR_KEPT);
-    cr_assert(access(folder_in(memory, "a"), F_OK) < 0, "it is removed");
+    cr_assert(access(folder_in(memory, "a"), F_OK) < 0,
+              "the old folder is left");
     refused("a", memory, -EBUSY, folder_in(other, "a"));
 }
 
@@ -619,7 +619,7 @@ Test(runtimedir, a_damaged_note_is_refused_and_left_as_it_is)
     refused("a", memory, -EBADMSG, "orders/runtime is damaged");
 }
 
-/* ---- who looks ---- */
+/* ---- programs that look ---- */
 
 static void looks(const char *file, const char *folder)
 {
@@ -693,5 +693,5 @@ Test(runtimedir, a_folder_is_removed_unless_it_holds_messages)
     stopped(&r, "a", false);
     cr_assert_eq(removed(out), 0);
     cr_assert(access(folder, F_OK) < 0);
-    cr_assert_eq(run(true), RUNTIMEDIR_KEPT, "nothing was lost with it");
+    cr_assert_eq(run(true), RUNTIMEDIR_KEPT, "told, but nothing was lost");
 }

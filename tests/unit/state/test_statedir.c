@@ -45,7 +45,7 @@ static void teardown(void)
     nftw(top, node_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* skip - with the clean-up, which cr_skip leaves out */
+/* Skip the test, with the clean-up, which cr_skip leaves out. */
 static void skip(const char *why)
 {
     teardown();
@@ -54,7 +54,7 @@ static void skip(const char *why)
 
 TestSuite(statedir, .init = setup, .fini = teardown);
 
-/* below - top/rest in one of a few static buffers */
+/* Return top/rest, in one of a few static buffers. */
 static const char *below(const char *rest)
 {
     static char paths[4][512];
@@ -78,7 +78,7 @@ static void touch(const char *path, mode_t mode)
     close(fd);
 }
 
-/* become_other - be a user who is not root; false if we are none already */
+/* If this is root, become another user. */
 static void become_other(void)
 {
     if (geteuid() != 0)
@@ -166,7 +166,7 @@ Test(statedir, without_any_hint_it_says_which_flag_to_give)
     free(too_long);
 }
 
-/* As long as SQLite takes, and a byte more. */
+/* The path is as long as SQLite takes, then a byte longer. */
 Test(statedir, a_path_that_sqlite_would_not_open_is_refused)
 {
     char root[700] = "", *real = realpath(below(""), NULL);
@@ -275,21 +275,21 @@ Test(statedir, a_state_directory_that_others_may_write_is_refused)
     cr_assert(chmod(below("open"), 0777) == 0);
     refused(below("open"), true, EPERM, "others (mode 0777)", "`chmod go-w");
     refused(below("open"), false, EPERM, "others (mode 0777)", below("open"));
-    cr_assert(access(below("open/orders"), F_OK) == -1, "nothing was made");
+    cr_assert(access(below("open/orders"), F_OK) == -1, "a folder was made");
     refused(below("open/ours"), true, EPERM, "others (mode 0777)", "above");
-    cr_assert(access(below("open/ours"), F_OK) == -1, "nothing was made");
+    cr_assert(access(below("open/ours"), F_OK) == -1, "a folder was made");
     cr_assert(chmod(below("open"), 01777) == 0);
     cr_assert(statedir_open(&dir, below("open"), "/orders", true, NULL) == 0,
-              "nobody else can rename a folder of ours there");
+              "refused, but nobody else can rename a folder of ours");
 }
 
-/* above_refused - "open" is above the state directory */
+/* Check that a state directory below "open" is refused. */
 static void above_refused(const char *say, const char *also)
 {
     refused(below("open/state"), true, EPERM, say, also);
     refused(below("open/a/b"), true, EPERM, say, "above");
     refused(below("link/state"), true, EPERM, say, also);
-    cr_assert(access(below("open/state"), F_OK) == -1, "nothing was made");
+    cr_assert(access(below("open/state"), F_OK) == -1, "a folder was made");
 }
 
 Test(statedir, a_parent_that_others_may_write_is_refused)
@@ -302,12 +302,12 @@ Test(statedir, a_parent_that_others_may_write_is_refused)
     cr_assert(chmod(below("open"), 01707) == 0);
     cr_assert(statedir_open(&dir, below("open/state"), "/orders", true, NULL) ==
                   0,
-              "nobody else can move it away");
+              "refused, but nobody else can move it away");
     cr_assert(rmdir(dir.folder) == 0 && rmdir(dir.root) == 0);
     cr_assert(chmod(below("open"), 0770) == 0);
     cr_assert(statedir_open(&dir, below("open/state"), "/orders", true, NULL) ==
                   0,
-              "the private group of a user, which has his number");
+              "refused for the user's private group, which has his number");
     cr_assert(rmdir(dir.folder) == 0 && rmdir(dir.root) == 0);
     if (geteuid() != 0)
         skip("needs root to give it away");
@@ -320,7 +320,7 @@ Test(statedir, a_parent_that_others_may_write_is_refused)
     cr_assert(mkdir(below("open/state/orders"), 0755) == 0);
     cr_assert(
         statedir_open(&dir, below("open/state"), "/orders", false, NULL) == 0,
-        "root may look");
+        "root may not look");
     cr_assert(chmod(top, 0755) == 0);
     cr_assert(chown(below("open/state"), NOBODY, 0) == 0);
     cr_assert(chown(below("open/state/orders"), NOBODY, 0) == 0);
@@ -371,7 +371,7 @@ Test(statedir, a_state_directory_of_another_user_is_refused)
     refused(below("theirs"), true, EPERM, "belongs to nobody",
             "sudo -u nobody ");
     cr_assert(statedir_open(&dir, below("theirs"), "/orders", false, NULL) == 0,
-              "root may look at that of a user");
+              "root may not look at that of a user");
     cr_assert(chown(below("theirs/orders"), NOBODY, NOBODY) == 0);
     cr_assert(chown(below("theirs"), 65533, 65533) == 0);
     cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
@@ -381,7 +381,7 @@ Test(statedir, a_state_directory_of_another_user_is_refused)
     cr_assert(chown(below("theirs"), 0, 0) == 0);
     cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
     cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0,
-              "root's is as good as one's own");
+              "root's directory is refused");
     cr_assert(seteuid(0) == 0);
 }
 
@@ -408,7 +408,7 @@ Test(statedir, a_folder_of_another_user_is_refused)
     refused(top, true, EPERM, "belongs to nobody, but you are root",
             "sudo -u nobody ");
     cr_assert(statedir_open(&dir, top, "/orders", false, NULL) == 0,
-              "root may look into the folder of a user");
+              "root may not look into the folder of a user");
 }
 
 Test(statedir, who_may_not_look_is_told_as_whom_to_run)

@@ -31,7 +31,7 @@ static void teardown(void)
 
 TestSuite(worker_lock, .init = setup, .fini = teardown);
 
-/* owner_start - a process that holds the lock, with its pid in the file */
+/* Start a process that holds the lock, with its pid in the file. */
 static pid_t owner_start(void)
 {
     int ready[2];
@@ -79,8 +79,8 @@ Test(worker_lock, a_zombie_is_gone)
     kill(owner, SIGKILL);
     cr_assert_eq(waitid(P_PID, (id_t)owner, &info, WEXITED | WNOWAIT), 0);
     cr_assert_eq(worker_lock_look(path, &pid), WORKER_GONE);
-    cr_assert_eq(pid, owner, "who it was");
-    cr_assert_eq(kill(owner, 0), 0, "its number is still taken");
+    cr_assert_eq(pid, owner, "not the pid of the dead owner");
+    cr_assert_eq(kill(owner, 0), 0, "its number is free");
     worker_lock_clause(dir, "/q", text);
     cr_assert(strstr(text, "no worker is running with state directory"), "%s",
               text);
@@ -143,7 +143,7 @@ Test(worker_lock, one_that_holds_only_the_folder_runs)
     cr_assert_eq(worker_lock_look(path, &pid), WORKER_NONE);
 }
 
-/* What a look leaves is nothing. */
+/* A look leaves nothing behind. */
 Test(worker_lock, a_look_keeps_no_lock_and_changes_no_file)
 {
     struct stat before, after;
