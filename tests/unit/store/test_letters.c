@@ -258,7 +258,7 @@ Test(letters, large_bodies_do_not_pile_up_in_memory)
     store_close(&s);
 }
 
-/* Lets the same letter die again, later. */
+/* Let the visited letter die again, later. */
 static int die_again(const struct letter *l, void *arg)
 {
     struct store *s = *(struct store **)arg;
@@ -317,7 +317,8 @@ Test(letters, a_narrowed_filter_looks_at_the_newest_and_at_the_next_then)
     cr_assert_eq(letters_narrow(s, &f, 1), YES);
     cr_assert_eq(list(s, f, false).rows[0], 2);
     f = (struct letter_filter){.before_ns = f.since_ns, .before_row = 1};
-    cr_assert_eq(letters_narrow(s, &f, 1), NO, "nothing is older");
+    cr_assert_eq(letters_narrow(s, &f, 1), NO,
+                 "narrowed, but nothing is older");
     cr_assert_eq(f.since_ns, 0);
     cr_assert_eq(list(s, f, false).rows[0], 1);
     store_close(&s);
@@ -329,12 +330,13 @@ Test(letters, a_narrowed_filter_never_parts_letters_of_one_time)
     struct letter_filter f = {0};
 
     cr_assert_eq(letters_narrow(s, &f, 2), YES);
-    cr_assert_eq(count(s, f), 3, "6, and both that died at 300");
+    cr_assert_eq(count(s, f), 3, "want 6, and both that died at 300");
     f = (struct letter_filter){.since_ns = 300};
     cr_assert_eq(letters_narrow(s, &f, 3), NO);
     cr_assert_eq(f.since_ns, 300);
     f = (struct letter_filter){.replayed = true};
-    cr_assert_eq(letters_narrow(s, &f, 1), NO, "one was sent again");
+    cr_assert_eq(letters_narrow(s, &f, 1), NO,
+                 "narrowed, but one letter is all");
     store_close(&s);
 }
 
@@ -398,7 +400,7 @@ Test(letters, a_summary_can_be_stopped)
     store_close(&s);
 }
 
-/* ---- what a person would say ---- */
+/* ---- the text of an error ---- */
 
 /* Letters 1 to 5: two of one text, one of another, one that gave its reason
  * itself, and one that was over before its next attempt. */

@@ -40,15 +40,15 @@ Test(letters_write, the_history_comes_oldest_first)
     store_close(&s);
 }
 
-/* usage_see - visit: keep what the attempt used */
+/* Keep what the visited attempt used. */
 static int usage_see(unsigned n, const struct store_attempt *a, void *arg)
 {
     ((struct usage *)arg)[n] = a->usage;
     return 0;
 }
 
-/* An older version made the file, whose number is the same. It has it open
- * while the new one adds what its table lacks. */
+/* The file is from an older version of the same number, which still has it open
+ * while the new one adds the missing columns. */
 Test(letters_write, a_store_without_the_usage_of_attempts_gets_it)
 {
     struct store_row m = fixture_row(STORE_DEAD, "x"), gone = m;
@@ -83,7 +83,7 @@ Test(letters_write, a_store_without_the_usage_of_attempts_gets_it)
     fixture_sql("DROP TRIGGER half");
     cr_assert(fixture_sql("SELECT count(*) FROM pragma_table_info('attempts')"
                           " WHERE name = 'cpu_ns'") == 0,
-              "a write that fails changes nothing");
+              "a failed write added the column");
     cr_assert(store_put(s, &m, &new, NULL) == 0);
     cr_assert(store_put(s, &m, &old, NULL) == 0);
     cr_assert(fixture_sql("INSERT INTO attempts (row, n, started_ns,"
@@ -122,7 +122,7 @@ Test(letters_write, only_the_end_of_a_long_stderr_is_kept)
 
 /* ---- marks ---- */
 
-/* marked - a mark of that letter, with a token of its own */
+/* Return a mark of that letter, with a token of its own. */
 static struct letter_mark marked(struct store *s, int64_t row, uint64_t died_ns)
 {
     static uint64_t now = 1000;
@@ -134,7 +134,7 @@ static struct letter_mark marked(struct store *s, int64_t row, uint64_t died_ns)
     return m;
 }
 
-/* replay_see - how the letter was sent last */
+/* Keep how the visited letter was sent last. */
 static int replay_see(const struct letter *l, void *arg)
 {
     *(struct letter_replay *)arg = l->replay;
@@ -160,8 +160,8 @@ Test(letters_write, a_mark_needs_a_dead_letter_of_that_death)
     cr_assert(letters_mark_replayed(s, &m[4], NULL) == -EALREADY);
     cr_assert(count(s, (struct letter_filter){.replayed = true}) == 2);
     cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1,
-              "what was refused left nothing");
-    cr_assert(store_recall(s, NULL, NULL) == 0, "marked with the boot of now");
+              "a refused mark was stored");
+    cr_assert(store_recall(s, NULL, NULL) == 0, "marked in this boot");
     store_close(&s);
 }
 
@@ -175,13 +175,13 @@ Test(letters_write, a_mark_is_seen_with_its_token_and_whether_it_was_sent)
     cr_assert(r.known && r.here && !r.sent && r.marked_ns == m.marked_ns);
     cr_assert(memcmp(&r.token, &m.token, sizeof r.token) == 0);
     cr_assert(letters_mark_replayed(s, &other, &m) == 0);
-    cr_assert(replay_of(s, 1).sent, "noted with the next mark");
+    cr_assert(replay_of(s, 1).sent, "the next mark did not note it");
     cr_assert(!replay_of(s, 2).sent);
     cr_assert(letters_mark_sent(s, &other) == 0);
     cr_assert(replay_of(s, 2).sent);
     fixture_sql("UPDATE messages SET boot = substr(boot, 1, instr(boot, '@'))"
                 " || '5' || substr(boot, instr(boot, '/')) WHERE row = 1");
-    cr_assert(replay_of(s, 1).here, "the clock was set since");
+    cr_assert(replay_of(s, 1).here, "not here, as the clock was set");
     fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
     cr_assert(!replay_of(s, 1).here);
     store_close(&s);
@@ -200,7 +200,7 @@ Test(letters_write, an_edit_changes_body_and_mark_together)
     mark.edit = stale.edit = &e;
     stale.died_ns++;
     cr_assert(letters_mark_replayed(s, &stale, NULL) == -ENOENT,
-              "it died again");
+              "marked, but it died again");
     cr_assert(!replay_of(s, 1).known);
     cr_assert(letters_mark_replayed(s, &mark, NULL) == 0);
     cr_assert(store_get(s, 1, &m, text, sizeof text, NULL) == 0);
@@ -213,14 +213,14 @@ Test(letters_write, an_edit_changes_body_and_mark_together)
     cr_assert(memcmp(&r.token, &mark.token, sizeof r.token) == 0);
     cr_assert(letters_mark_replayed(s, &mark, NULL) == -EALREADY);
     cr_assert(store_delete(s, 1, &old) == 0);
-    cr_assert(replay_of(s, 1).known, "the end of the old message keeps it");
+    cr_assert(replay_of(s, 1).known, "the end of the old message removed it");
     fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
     mark.token.bytes[15]++;
     cr_assert(letters_mark_replayed(s, &mark, NULL) == -EALREADY,
-              "another edit came first");
+              "marked, but another edit came first");
     mark.id = e.id;
     cr_assert(letters_mark_replayed(s, &mark, NULL) == 0,
-              "what was sent before is lost");
+              "refused, but what was sent before is lost");
     cr_assert(store_delete(s, 1, &e.id) == 0);
     cr_assert(store_get(s, 1, &m, text, sizeof text, NULL) == -ENOENT);
     store_close(&s);
@@ -241,7 +241,7 @@ Test(letters_write, sent_once_more_it_keeps_its_token)
     cr_assert(memcmp(&r.token, &m.token, sizeof r.token) == 0);
     cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
     cr_assert(letters_mark_replayed(s, &wrong, NULL) == -ENOENT,
-              "another replay began meanwhile");
+              "marked, but another replay began");
     cr_assert(letters_unmark(s, &wrong) == -ENOENT);
     cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
     store_close(&s);
@@ -258,7 +258,7 @@ Test(letters_write, a_replay_that_failed_is_listed_alone_until_it_ends)
 
     cr_assert(list(s, retries, false).n == 0);
     cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
-    cr_assert(list(s, retries, false).n == 0, "it is on its way");
+    cr_assert(list(s, retries, false).n == 0, "listed on its way");
     row.row = 2;
     row.state = STORE_WAITING;
     fixture_put(s, &row);
@@ -266,7 +266,7 @@ Test(letters_write, a_replay_that_failed_is_listed_alone_until_it_ends)
     cr_assert(seen.n == 1 && seen.rows[0] == 2);
     other.error_like = "exit 8";
     cr_assert(list(s, other, false).n == 0);
-    cr_assert(letters_get(s, 2, see, &seen) == -ENOENT, "it is no letter");
+    cr_assert(letters_get(s, 2, see, &seen) == -ENOENT, "found as a letter");
     row.state = STORE_DEAD;
     row.died_ns = 700;
     fixture_put(s, &row);
@@ -294,7 +294,8 @@ Test(letters_write, a_sent_letter_is_removed_if_it_is_the_one_that_was_read)
     cr_assert(letters_mark_replayed(s, &read, NULL) == 0);
     cr_assert(letters_remove_sent(s, &read) == -ENOENT, "it is on its way");
     fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
-    cr_assert(letters_remove_sent(s, &read) == 0, "sent in another boot");
+    cr_assert(letters_remove_sent(s, &read) == 0,
+              "kept, but sent in another boot");
     cr_assert(letters_remove_sent(s, &read) == -ENOENT);
     store_close(&s);
 }
@@ -409,7 +410,7 @@ Test(letters_write, an_import_is_all_or_nothing)
 static int open_transactions(const struct letter *l, void *arg)
 {
     (void)l;
-    /* -wal frames that nobody reads can all be settled and the file emptied */
+    /* Only without a reader can the -wal be copied back and emptied. */
     cr_assert(fixture_sql("PRAGMA wal_checkpoint(TRUNCATE)") >= 0);
     struct stat st;
     char wal[PATH_MAX + 8];
@@ -442,11 +443,11 @@ Test(letters_write, a_group_that_is_let_go_waits_until_a_letter_dies_again)
     cr_assert(letters_let_go(s, "b", 1) == 0);
     cr_assert(store_group_letter(s, "a", 1, &row) == 0 && row == m.row);
     cr_assert(letters_let_go(s, "a", 1) == 1);
-    cr_assert(letters_let_go(s, "a", 1) == 0, "once");
+    cr_assert(letters_let_go(s, "a", 1) == 0, "let go twice");
     cr_assert(store_group_letter(s, "a", 1, &row) == -ENOENT);
     cr_assert(store_get_group(s, "a", 1, &g) == 0 && g.letters == 0);
     cr_assert(store_get_group(s, "b", 1, &g) == -ENOENT);
-    cr_assert(store_count(s, STORE_DEAD) == 1, "it is kept");
+    cr_assert(store_count(s, STORE_DEAD) == 1, "the letter is gone");
     m.died_ns = 600;
     fixture_put(s, &m);
     cr_assert(store_group_letter(s, "a", 1, &row) == 0, "it died again");

@@ -35,7 +35,7 @@ static mode_t mode_of(const char *tail)
     return st.st_mode & 07777;
 }
 
-/* Opening must fail with `status`, and leave every byte. */
+/* Check that opening fails with `status`, and leaves every byte. */
 static void refused(int status, const char *word)
 {
     static char before[1 << 20], after[1 << 20];
@@ -51,7 +51,7 @@ static void refused(int status, const char *word)
     cr_assert(memcmp(before, after, size) == 0, "the file was changed");
 }
 
-/* Not even SQLite's own side files were made. */
+/* Check that not even SQLite's own side files were made. */
 static void not_opened(void)
 {
     char wal[PATH_MAX + 8];
@@ -252,7 +252,7 @@ Test(store, what_root_makes_belongs_to_the_owner_of_the_folder)
 
 #define IDENTITY "SELECT total(length(id)) FROM identity"
 
-/* identity - of the store, as a number; there is one */
+/* Return the identity of the store as a number; there must be one. */
 static int64_t identity(void)
 {
     cr_assert(fixture_sql("SELECT count(*) FROM identity") == 1);
@@ -310,7 +310,7 @@ Test(store, damage_that_is_found_later_is_an_error_of_its_own)
     store_close(&s);
 }
 
-/* ---- seam: memory of SQLite, which runs out ---- */
+/* ---- memory of SQLite, which runs out ---- */
 
 static sqlite3_mem_methods real_memory;
 static uint64_t allocations,
@@ -325,7 +325,7 @@ static void *memory_take(int size)
     return real_memory.xMalloc(size);
 }
 
-/* Letters over several pages, and pages that are free. */
+/* Make a store with letters on several pages, and with free pages. */
 static struct store *large_made(void)
 {
     static char text[20000];

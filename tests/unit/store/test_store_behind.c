@@ -8,7 +8,7 @@ TestSuite(store_behind, .init = fixture_init, .fini = fixture_fini);
 
 static _Atomic uint64_t last;
 
-/* claimed - a store whose worker counts its commits */
+/* Open a store whose worker counts its commits. */
 static struct store *claimed(void)
 {
     struct problem p = {0};
@@ -50,7 +50,7 @@ Test(store_behind, each_commit_has_the_next_number_and_the_store_has_it)
     store_close(&s);
 }
 
-/* killed - a worker that dies after a commit; how large its -wal is */
+/* Let a worker die after a commit; return the size of its -wal. */
 static off_t killed(void)
 {
     struct store_row m = fixture_row(STORE_DEAD, "x");
@@ -66,8 +66,8 @@ static off_t killed(void)
     return size_of(path_of("-wal"));
 }
 
-/* To copy it back takes as long as the disk does, under a lock, and the next
- * worker may be starting. */
+/* Copying the -wal back takes as long as the disk does, under a lock, and the
+ * next worker may be starting. */
 Test(store_behind, one_who_only_looks_leaves_the_commits_of_a_killed_worker)
 {
     struct store_row m = fixture_row(STORE_DEAD, "y");
@@ -84,11 +84,11 @@ Test(store_behind, one_who_only_looks_leaves_the_commits_of_a_killed_worker)
     s = fixture_open();
     fixture_put(s, &m);
     store_close(&s);
-    cr_assert_neq(access(path_of("-wal"), F_OK), 0, "one who writes does not");
+    cr_assert_neq(access(path_of("-wal"), F_OK), 0, "a writer left the -wal");
     s = fixture_open();
     cr_assert_eq(store_count(s, STORE_DEAD), 2);
     store_close(&s);
-    cr_assert_neq(access(path_of("-wal"), F_OK), 0, "there was none");
+    cr_assert_neq(access(path_of("-wal"), F_OK), 0, "a -wal was left");
 }
 
 /* An operator's program writes, too, and counts nothing. */
@@ -123,8 +123,8 @@ Test(store_behind, a_commit_that_fails_has_no_number)
     store_close(&s);
 }
 
-/* wherever the -wal is cut, the store has a commit for each number up to its
- * own, and one row each */
+/* Wherever the -wal is cut, the store has a commit for each number up to its
+ * own, and one row for each. */
 Test(store_behind, a_wal_that_lost_its_end_is_behind_and_is_set_aside)
 {
     enum { COMMITS = 8 };
@@ -143,7 +143,7 @@ Test(store_behind, a_wal_that_lost_its_end_is_behind_and_is_set_aside)
         char copy[PATH_MAX], wal[PATH_MAX + 8];
         cr_assert_eq(truncate(path_of("-wal"), size), 0);
         cr_assert_eq(unlink(path_of("-shm")) < 0 && errno != ENOENT, 0);
-        child = fork(); /* which changes nothing, as it does not close it */
+        child = fork(); /* changes nothing, as it does not close the store */
         if (child == 0) {
             struct store *s = fixture_open();
             uint64_t n = store_commits(s);

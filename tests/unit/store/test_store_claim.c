@@ -14,7 +14,7 @@
 
 TestSuite(store_claim, .init = fixture_init, .fini = fixture_fini);
 
-/* live - open, write, and die, as often as that goes */
+/* Open the store, write, and die, n times. */
 static void live(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -82,7 +82,7 @@ int fdatasync(int fd)
     return (int)syscall(SYS_fdatasync, fd);
 }
 
-/* cut_off - the last worker was killed in its second commit, of `rows` rows */
+/* Kill a worker in its second commit, of `rows` rows. */
 static void cut_off(size_t rows)
 {
     int status;
@@ -101,7 +101,7 @@ static void cut_off(size_t rows)
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Its slots say that what is not there never was, so it is not there later. */
+/* Slots are judged by the rows that are there: no other may come later. */
 Test(store_claim, a_commit_that_was_cut_off_does_not_come_back)
 {
     struct problem p = {0};
@@ -109,7 +109,8 @@ Test(store_claim, a_commit_that_was_cut_off_does_not_come_back)
     cut_off(16);
     struct store *s = fixture_open();
     cr_assert_eq(store_count(s, STORE_WAITING), 1);
-    cr_assert_eq(fixture_rows_after_kill(), 17, "nothing to see here");
+    cr_assert_eq(fixture_rows_after_kill(), 17,
+                 "the commit is not in the -wal");
     fixture_sleeps_pass();
     cr_assert_eq(store_claim(s, NULL, &p), 0, "%s", p.text);
     cr_assert_eq(store_count(s, STORE_WAITING), 1);
@@ -128,7 +129,8 @@ Test(store_claim, nor_if_a_reader_is_in_the_way)
                            NULL) == SQLITE_OK);
     cut_off(16);
     struct store *s = fixture_open();
-    cr_assert_eq(fixture_rows_after_kill(), 17, "nothing to see here");
+    cr_assert_eq(fixture_rows_after_kill(), 17,
+                 "the commit is not in the -wal");
     fixture_sleeps_pass();
     cr_assert_eq(store_claim(s, NULL, &p), 0, "%s", p.text);
     cr_assert_eq(fixture_rows_after_kill(), 1);
@@ -136,8 +138,8 @@ Test(store_claim, nor_if_a_reader_is_in_the_way)
     store_close(&s);
 }
 
-/* limit_files - nothing may be written behind that many bytes of a file: what a
- * full disk says, at the first write */
+/* Let no write pass that many bytes of a file, so that writes fail as on a full
+ * disk. */
 static void limit_files(rlim_t bytes)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -162,8 +164,8 @@ Test(store_claim, a_full_disk_is_no_reason_to_refuse_a_start)
     store_close(&other);
 }
 
-/* With nobody else there, what is whole was taken over by who came first. It
- * was killed before its sync: a power cut must not take it from us again. */
+/* With nobody else there, whoever comes first takes over what is whole. It was
+ * not synced: a power cut must not take it away. */
 Test(store_claim, a_commit_that_was_cut_off_with_nobody_there_is_taken_over)
 {
     struct problem p = {0};
@@ -176,7 +178,7 @@ Test(store_claim, a_commit_that_was_cut_off_with_nobody_there_is_taken_over)
     store_close(&s);
 }
 
-/* drafts - files with the name that a store has while it is made */
+/* Return which files have a name that a store has while it is made, as bits. */
 static int drafts(void)
 {
     char path[PATH_MAX + 16];
@@ -190,7 +192,7 @@ static int drafts(void)
     return n + 4 * (access(path, F_OK) == 0);
 }
 
-/* A kill in the middle leaves such a file; who is at work has it locked. */
+/* A kill during a copy leaves such a file; a program at work has it locked. */
 Test(store_claim, what_a_kill_left_of_a_copy_is_removed)
 {
     static const char *const tails[] = {"abcDE1", "behind.1", "abcDE2"};

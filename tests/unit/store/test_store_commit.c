@@ -88,7 +88,7 @@ static unsigned waiting(struct store *s)
     return stats.waiting;
 }
 
-/* One writer inside its sync, n - 1 more behind it. */
+/* Get one writer into its sync, and n - 1 more behind it. */
 static void writers_pile_up(struct writer *w, int n, struct store *s)
 {
     atomic_store(&gate_closed, true);
@@ -134,7 +134,7 @@ static struct slot *later_slot;
 static atomic_int
     later_states[SLOT_RUNNING + 1]; /* at syncs of later commits */
 
-/* slot_held - in memory of its own, with a message */
+/* Return a HELD slot, in memory of its own. */
 static struct slot *slot_held(void)
 {
     struct slot *slot = aligned_alloc(64, SLOT_HEADER);
@@ -150,8 +150,7 @@ static void look_at_slot(void)
         atomic_fetch_add(&later_states[slot_word(later_slot).state], 1);
 }
 
-/* Whoever reads the row may have made more of it by the time its writer is
- * awake. */
+/* A reader of the row may have changed it before its writer is awake. */
 Test(commit, the_slot_is_free_before_anything_later_is_written)
 {
     struct writer w[3];
@@ -164,7 +163,7 @@ Test(commit, the_slot_is_free_before_anything_later_is_written)
     w[0].m.retire = slot_retire;
     pthread_create(&w[0].thread, NULL, writer_run, &w[0]);
     WAIT_FOR(atomic_load(&at_gate) == 1);
-    cr_assert_eq(slot_word(later_slot).state, SLOT_HELD, "not on the disk yet");
+    cr_assert_eq(slot_word(later_slot).state, SLOT_HELD, "free too early");
     writer_start(&w[1], s, "later");
     writer_start(&w[2], s, "later");
     WAIT_FOR(waiting(s) == 2);
@@ -368,11 +367,11 @@ static int fill_up(struct store *s, int full)
     m.state = STORE_WAITING;
     cr_assert(store_put(s, &m, NULL, NULL) == full);
     cr_assert(store_put_all(s, &m, 1) == full);
-    cr_assert(rows_waiting(s) == waits, "what failed does not wait");
+    cr_assert(rows_waiting(s) == waits, "a failed row counts as waiting");
     return n;
 }
 
-/* The store was full with n rows and has room again. */
+/* Check a store that was full with n rows and has room again. */
 static void usable_again(struct store *s, int64_t n)
 {
     struct store_row m = fixture_row(STORE_DEAD, "x");
@@ -401,7 +400,7 @@ Test(commit, a_file_size_limit_is_no_space_and_passes)
     usable_again(s, n);
 }
 
-/* A file system of its own under the scratch folder. */
+/* Mount a small file system over the scratch folder. */
 static void small_disk(const char *options)
 {
     if (unshare(CLONE_NEWNS) < 0 ||
@@ -564,7 +563,7 @@ static void *stop_often(void *s)
     return NULL;
 }
 
-/* As that of a -wal and that of a file which was removed may be. */
+/* Emptying the -wal and putting back a removed file may come together. */
 Test(commit, several_stops_at_once_all_end, .timeout = 300)
 {
     enum { STOPS = 3, ROWS = 50 };

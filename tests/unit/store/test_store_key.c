@@ -8,8 +8,8 @@
 
 TestSuite(store_key, .init = fixture_init, .fini = fixture_fini);
 
-/* claim - by the message with that sequence, which came at that time; 0: it has
- * the key, else the sequence of who has it, which is in the id */
+/* Claim a key for the message with this sequence, which came at `from`. Returns
+ * 0 if it has the key, or else the sequence of the message that has it. */
 static unsigned claim(struct store *s, const char *key, uint64_t seq,
                       uint64_t from, uint64_t until)
 {
@@ -30,14 +30,14 @@ Test(store_key, another_message_is_a_duplicate_until_the_time_is_over)
     struct store *s = fixture_open();
     cr_assert(claim(s, "k", 5, 100, 200) == 0);
     cr_assert(claim(s, "k", 6, 100, 300) == 5);
-    cr_assert(claim(s, "k", 7, 199, 300) == 5, "it prolongs nothing");
-    cr_assert(claim(s, "l", 8, 150, 300) == 0, "another key");
+    cr_assert(claim(s, "k", 7, 199, 300) == 5, "a duplicate prolongs the time");
+    cr_assert(claim(s, "l", 8, 150, 300) == 0, "another key is not free");
     cr_assert(claim(s, "k", 9, 200, 300) == 0);
     cr_assert(claim(s, "k", 10, 250, 300) == 9);
     store_close(&s);
 }
 
-/* A kill between the answer and the end: the same answer. */
+/* A kill comes between the answer and the end of the message. */
 Test(store_key, each_message_gets_the_same_answer_again)
 {
     struct store *s = fixture_open();
@@ -45,19 +45,19 @@ Test(store_key, each_message_gets_the_same_answer_again)
     cr_assert(claim(s, "k", 6, 150, 300) == 5);
     store_close(&s);
     s = fixture_open();
-    cr_assert(claim(s, "k", 5, 100, 200) == 0, "no duplicate of itself");
+    cr_assert(claim(s, "k", 5, 100, 200) == 0, "a duplicate of itself");
     cr_assert(claim(s, "k", 6, 150, 300) == 5);
     store_close(&s);
 }
 
-/* It ran for longer than its time, another one came, and then the kill. */
+/* Message 5 ran for longer than its time, 6 came, and then the kill. */
 Test(store_key, no_message_is_a_duplicate_of_a_later_one)
 {
     struct store *s = fixture_open();
     cr_assert(claim(s, "k", 5, 100, 200) == 0);
     cr_assert(claim(s, "k", 6, 250, 400) == 0);
     cr_assert(claim(s, "k", 5, 100, 200) == 0);
-    cr_assert(claim(s, "k", 7, 300, 500) == 6, "that one has it still");
+    cr_assert(claim(s, "k", 7, 300, 500) == 6, "6 has lost the key");
     store_close(&s);
 }
 
@@ -68,7 +68,7 @@ Test(store_key, of_two_that_claim_in_the_wrong_order_one_runs)
     cr_assert(claim(s, "k", 6, 150, 400) == 0);
     cr_assert(claim(s, "k", 5, 100, 200) == 6, "both would run");
     cr_assert(claim(s, "k", 6, 150, 400) == 0);
-    cr_assert(claim(s, "k", 4, 50, 150) == 0, "its time was over by then");
+    cr_assert(claim(s, "k", 4, 50, 150) == 0, "a duplicate after its time");
     cr_assert(claim(s, "k", 7, 399, 500) == 6);
     store_close(&s);
 }
@@ -101,15 +101,16 @@ Test(store_key, its_sequence_is_never_used_again)
     store_close(&s);
 }
 
-/* Taken while the clock was a year ahead, which was then set right. */
+/* Taken while the clock was a year ahead; then the clock was set right. */
 Test(store_key, a_key_that_begins_in_the_future_lasts_as_long_as_it_is)
 {
     const uint64_t now = 1000 * MINUTE, ahead = now + 500000 * MINUTE;
     struct store *s = fixture_open();
     cr_assert(claim(s, "k", 5, ahead, ahead + MINUTE) == 0);
     cr_assert(claim(s, "k", 6, now, now + MINUTE) == 5);
-    cr_assert(claim(s, "k", 6, now, now + MINUTE) == 5, "the same answer");
-    cr_assert(claim(s, "k", 5, ahead, ahead + MINUTE) == 0, "not of itself");
+    cr_assert(claim(s, "k", 6, now, now + MINUTE) == 5, "another answer");
+    cr_assert(claim(s, "k", 5, ahead, ahead + MINUTE) == 0,
+              "a duplicate of itself");
     cr_assert(claim(s, "k", 7, now + MINUTE - 1, now + 2 * MINUTE) == 5);
     cr_assert(claim(s, "k", 8, now + MINUTE, now + 2 * MINUTE) == 0);
     store_close(&s);

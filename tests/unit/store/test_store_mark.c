@@ -10,7 +10,7 @@
 
 TestSuite(mark, .init = fixture_init, .fini = fixture_fini);
 
-/* Let the last write of the file be so long ago. */
+/* Set the time of the file's last write back by so many seconds. */
 static void file_age(time_t seconds)
 {
     struct timespec at = {.tv_sec =
@@ -68,7 +68,7 @@ Test(mark, a_commit_changes_it_and_a_look_does_not)
     struct other other = other_start();
 
     file_age(60);
-    cr_assert(!store_unchanged(fixture_db, &mark), "there was no mark");
+    cr_assert(!store_unchanged(fixture_db, &mark), "unchanged without a mark");
     cr_assert(store_unchanged(fixture_db, &mark));
     cr_assert(store_unchanged(fixture_db, &mark));
     for (int i = 0; i < 3; i++) {
@@ -77,7 +77,7 @@ Test(mark, a_commit_changes_it_and_a_look_does_not)
         cr_assert(store_unchanged(fixture_db, &mark), "commit %d", i);
     }
     other_kill(&other);
-    cr_assert(store_unchanged(fixture_db, &mark), "it is as it was");
+    cr_assert(store_unchanged(fixture_db, &mark), "a kill changed it");
 }
 
 /* A commit that waits for a slow disk has written the -wal long before a reader
@@ -108,8 +108,8 @@ Test(mark, a_closed_store_is_known_by_its_file)
     struct store_row m = fixture_row(STORE_DEAD, "x");
     struct store *s;
 
-    cr_assert(!store_unchanged(fixture_db, &mark), "there is no file");
-    cr_assert(!store_unchanged(fixture_db, &mark), "there is no file");
+    cr_assert(!store_unchanged(fixture_db, &mark), "unchanged without a file");
+    cr_assert(!store_unchanged(fixture_db, &mark), "unchanged without a file");
     s = fixture_open();
     store_close(&s);
     file_age(60);
@@ -117,7 +117,8 @@ Test(mark, a_closed_store_is_known_by_its_file)
     cr_assert(store_unchanged(fixture_db, &mark));
     s = fixture_open();
     store_close(&s);
-    cr_assert(store_unchanged(fixture_db, &mark), "nothing was written");
+    cr_assert(store_unchanged(fixture_db, &mark),
+              "changed, but nothing was written");
     s = fixture_open();
     (void)fixture_put(s, &m);
     store_close(&s);

@@ -9,7 +9,7 @@
 
 TestSuite(store_put_back, .init = fixture_init, .fini = fixture_fini);
 
-/* put - one more row */
+/* Put one more row into the store. */
 static void put(struct store *s, uint64_t seq)
 {
     struct store_row m = {
@@ -18,7 +18,7 @@ static void put(struct store *s, uint64_t seq)
     cr_assert_eq(store_put(s, &m, NULL, NULL), 0);
 }
 
-/* removed - some of the three files */
+/* Remove some of the three files: the database (d), -wal (w), -shm (s). */
 static void removed(const char *tails)
 {
     static const char *const all[] = {"", "-wal", "-shm"};
@@ -31,7 +31,7 @@ static void removed(const char *tails)
     }
 }
 
-/* put_back - and what it holds is on the disk, and goes on there */
+/* Remove these files and put the store back: all rows must be on the disk. */
 static void put_back(const char *tails)
 {
     struct store *s = fixture_open();
@@ -88,7 +88,7 @@ Test(store_put_back, a_closed_store_takes_nothing_of_the_new_one_away)
     store_close(&s);
 }
 
-/* stranger - a file of somebody else's */
+/* Make a file that is somebody else's. */
 static void stranger(const char *path)
 {
     FILE *f = fopen(path, "w");
@@ -98,7 +98,7 @@ static void stranger(const char *path)
     cr_assert_eq(fclose(f), 0);
 }
 
-/* It may come between a look at the name and the copy, which takes its time. */
+/* It may come between a look at the name and the copy, which takes time. */
 Test(store_put_back, a_file_that_is_none_of_ours_is_not_replaced)
 {
     struct store *s = fixture_open();

@@ -7,7 +7,7 @@ TestSuite(store_replay, .init = fixture_init, .fini = fixture_fini);
 static struct store *s;
 static struct ulid id;
 
-/* dead - a letter */
+/* Put a letter into the store; return its row. */
 static int64_t dead(uint64_t died_ns)
 {
     struct store_row m = fixture_row(STORE_DEAD, "body");
@@ -16,7 +16,7 @@ static int64_t dead(uint64_t died_ns)
     return fixture_put(s, &m);
 }
 
-/* sent - the token of a replay of it that begins now */
+/* Begin a replay of a letter; return its token. */
 static struct ulid sent(int64_t row, uint64_t died_ns)
 {
     struct letter_mark m = {
@@ -26,7 +26,7 @@ static struct ulid sent(int64_t row, uint64_t died_ns)
     return m.token;
 }
 
-/* is - what a message with these is */
+/* Return what a message with this row, id and token is. */
 static enum store_replay is(int64_t row, struct ulid of, struct ulid token)
 {
     enum store_replay out = REPLAY_NONE;
@@ -34,7 +34,7 @@ static enum store_replay is(int64_t row, struct ulid of, struct ulid token)
     return out;
 }
 
-/* becomes - the row, as the worker writes it */
+/* Write the row again, as the worker does. */
 static void becomes(int64_t row, enum store_state state, uint64_t died_ns)
 {
     struct store_row m;
@@ -70,7 +70,7 @@ Test(store_replay, only_number_id_and_token_together_are_the_letter)
     cr_assert_eq(is(other, none, token), REPLAY_NONE);
     cr_assert_eq(is(other, id, none), REPLAY_NONE);
     cr_assert_eq(is(other, id, made_up), REPLAY_NONE);
-    cr_assert_eq(is(row, id, token), REPLAY_NONE, "of another letter");
+    cr_assert_eq(is(row, id, token), REPLAY_NONE, "taken for another letter");
     store_close(&s);
 }
 
@@ -97,7 +97,7 @@ Test(store_replay, what_failed_died_again_or_is_gone_is_over)
     becomes(row, STORE_DEAD, 101);
     cr_assert_eq(is(row, id, token), REPLAY_OVER);
     struct ulid second = sent(row, 101);
-    cr_assert_eq(is(row, id, token), REPLAY_OVER, "of the replay before");
+    cr_assert_eq(is(row, id, token), REPLAY_OVER, "open: of the replay before");
     cr_assert_eq(is(row, id, second), REPLAY_OPEN);
     cr_assert(store_delete(s, row, NULL) == 0);
     cr_assert_eq(is(row, id, token), REPLAY_OVER);
@@ -122,7 +122,7 @@ Test(store_replay, an_edited_letter_has_another_id_and_its_copies_are_over)
     cr_assert_eq(is(row, id, second), REPLAY_NONE);
     cr_assert_eq(is(row, id, first), REPLAY_OVER);
     cr_assert(letters_unmark(s, &m) == 0);
-    cr_assert_eq(is(row, id, first), REPLAY_OVER, "it died again since");
+    cr_assert_eq(is(row, id, first), REPLAY_OVER, "open, but it died again");
     store_close(&s);
 }
 
@@ -155,7 +155,7 @@ Test(store_replay, what_another_store_sent_is_not_over)
     cr_assert_eq(is(3, of, token), REPLAY_NONE);
     cr_assert(store_token_make(s, &token) == 0);
     cr_assert_eq(is(3, of, token), REPLAY_OVER);
-    cr_assert_eq(is(6, of, token), REPLAY_NONE, "never given");
+    cr_assert_eq(is(6, of, token), REPLAY_NONE, "over, but never given");
     cr_assert_eq(is(INT64_MAX, of, token), REPLAY_NONE);
     store_close(&s);
 }

@@ -202,7 +202,7 @@ struct model {
     int64_t count;
 };
 
-/* before - whether row a comes before row b */
+/* Return true if row a comes before row b. */
 static bool before(const struct store_row *a, const struct store_row *b)
 {
     if (a->priority != b->priority)
@@ -282,7 +282,7 @@ Test(store_rows, of_many_rows_due_at_the_same_time_none_is_missed)
     }
     cr_assert(store_due(s, 5, rows, N + 1, NULL, NULL, &next) == N);
     for (int i = 0; i < N; i++)
-        cr_assert(rows[i] == N - i, "in the order of their sequence");
+        cr_assert(rows[i] == N - i, "not in the order of their sequence");
     cr_assert(next == UINT64_MAX);
     store_close(&s);
 }
@@ -382,12 +382,12 @@ Test(store_rows, what_waits_is_marked_as_maybe_begun)
                   (STORE_LENGTH_INFERRED | STORE_REDELIVERED));
         cr_assert(fixture_sql("SELECT sum(flags) FROM messages "
                               "WHERE row > 2") == 2 * STORE_LENGTH_INFERRED,
-                  "letters are not in doubt");
+                  "letters are in doubt");
     }
     store_close(&s);
 }
 
-/* held - the rows that are skipped */
+/* Return true for the rows that are to be skipped. */
 static bool held(int64_t row, void *arg)
 {
     const int64_t *only = arg;
@@ -408,7 +408,8 @@ Test(store_rows, letters_that_are_held_are_not_recalled)
     cr_assert(store_count(s, STORE_REPLAYED) == 40);
     cr_assert(store_recall(s, held, &each) == 0);
     each = 1;
-    cr_assert(store_recall(s, held, &each) == 0, "all of a page is held");
+    cr_assert(store_recall(s, held, &each) == 0,
+              "recalled, but all of a page is held");
     cr_assert(store_recall(s, NULL, NULL) == 40);
     store_close(&s);
 }
@@ -432,7 +433,7 @@ Test(store_rows, several_at_once_pass_over_one_that_is_gone_or_there_already)
     store_close(&s);
 }
 
-/* group_of - what the store knows of the only group */
+/* Return what the store knows of its only group. */
 static struct store_group group_of(struct store *s)
 {
     struct store_group g = {0};
@@ -462,7 +463,7 @@ Test(store_rows,
     m.flags = 0;
     m.attempts = 1;
     retry = fixture_put(s, &m);
-    cr_assert(group_of(s).head == retry, "what has begun goes on first");
+    cr_assert(group_of(s).head == retry, "what has begun is not the head");
     m.state = STORE_DEAD;
     cr_assert(store_delete(s, retry, NULL) == 0);
     row = fixture_put(s, &m);
@@ -472,7 +473,7 @@ Test(store_rows,
 
 /* ---- how many wait ---- */
 
-/* waits_right - as SQL counts them */
+/* Check the counts of what waits against SQL. */
 static void waits_right(struct store *s)
 {
     int64_t n =
@@ -484,7 +485,7 @@ static void waits_right(struct store *s)
               (long long)store_waits(s).parked, (long long)parked);
 }
 
-/* waits_step - one of what a worker, or an operator beside it, does to rows */
+/* Do one of what a worker, or an operator beside it, does to rows. */
 static void waits_step(struct store *s, int64_t most, uint64_t *seq)
 {
     enum store_state state = (enum store_state)(1 + random() % 4);
@@ -512,7 +513,7 @@ static void waits_step(struct store *s, int64_t most, uint64_t *seq)
     case 4:
         cr_assert(store_delete(s, row, NULL) == 0);
         break;
-    default: /* a letter at most */
+    default: /* only letters are changed */
         if (store_get(s, row, &m, NULL, 0, NULL) == 0)
             (void)letters_mark_replayed(
                 s, &(struct letter_mark){.row = row, .id = m.id}, NULL);

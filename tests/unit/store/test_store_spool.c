@@ -33,7 +33,7 @@ static int take_out(struct store *s, const int64_t *keys, size_t n)
         s, &(struct store_spool_change){.out = keys, .out_count = n});
 }
 
-/* What the spool holds, in its order, "3:a 2:b". */
+/* Return what the spool holds, in its order, like "3:a 2:b". */
 static const char *order(struct store *s)
 {
     static char text[512];
@@ -111,7 +111,7 @@ Test(store_spool, all_fields_come_back)
     store_close(&s);
 }
 
-/* What waits for its time comes in with the others, to the other table, and
+/* A delayed message comes in with the others, but to the table of messages, and
  * once. */
 Test(store_spool, a_delayed_one_is_a_row_of_the_messages)
 {
@@ -137,7 +137,7 @@ Test(store_spool, a_delayed_one_is_a_row_of_the_messages)
     cr_assert(out.state == STORE_WAITING && out.due_ns == 5000);
     cr_assert(out.size == 5 && !memcmp(data, "later", 5));
     in[0] = spooled(0, 3, "c");
-    cr_assert(store_spool_change(s, &c) == 0, "a kill came before FREE");
+    cr_assert(store_spool_change(s, &c) == 0, "not a second time after a kill");
     cr_assert_str_eq(order(s), "0:a 0:c");
     cr_assert(store_waits(s).spooled == 2 && rows_waiting(s) == 1);
     store_close(&s);
@@ -265,7 +265,7 @@ Test(store_spool, a_row_comes_in_with_its_key_or_not_at_all)
     store_close(&s);
 }
 
-/* cancel - one row; what became of it */
+/* Cancel one row; return what became of it. */
 static enum steered cancel(struct store *s, int64_t key, size_t most)
 {
     const int64_t row = -key;
@@ -279,7 +279,7 @@ static enum steered cancel(struct store *s, int64_t key, size_t most)
     return out;
 }
 
-/* flags_seen - visit: of the only row */
+/* Keep the flags of the visited row. */
 static int flags_seen(const struct store_spooled *m, void *arg)
 {
     *(uint32_t *)arg = m->flags;
@@ -312,9 +312,11 @@ Test(store_spool, what_no_worker_can_lend_or_a_killed_one_had_is_not_cancelled)
 
     begin(s);
     cr_assert(put_in(s, &a, 1) == 0);
-    cr_assert_eq(cancel(s, a.key, 3), STEERED_IN_FLIGHT, "it is too large");
+    cr_assert_eq(cancel(s, a.key, 3), STEERED_IN_FLIGHT,
+                 "cancelled, but it is too large");
     cr_assert(store_spool_begin(s, 7, 0) == 0);
-    cr_assert_eq(cancel(s, a.key, 0), STEERED_IN_FLIGHT, "it may have run");
+    cr_assert_eq(cancel(s, a.key, 0), STEERED_IN_FLIGHT,
+                 "cancelled, but it may have run");
     cr_assert(store_spool_each(s, 0, flags_seen, &flags) == 0);
     cr_assert_eq(flags, 0);
     cr_assert(store_spool_end(s) == 0);
@@ -442,7 +444,7 @@ Test(store_spool, the_next_worker_is_told_of_a_power_cut)
     cr_assert(store_spool_end(s) == 0);
     left = begin(s);
     cr_assert(left.run == 0 && !left.cut && left.doubt == 30,
-              "an orderly end takes no doubt away");
+              "an orderly end took the doubt away");
     store_close(&s);
 }
 
@@ -465,7 +467,7 @@ Test(store_spool, a_letter_whose_replay_is_spooled_is_not_recalled)
     store_close(&s);
 }
 
-/* Random changes; what is there is what a dumb model says. */
+/* After random changes the spool holds what a dumb model says. */
 Test(store_spool, it_is_as_a_list_of_numbers)
 {
     enum { MOST = 200 };

@@ -1,4 +1,4 @@
-/* test_waiting.c - Lists of messages that wait: what is in them, in which
+/* test_waiting.c - lists of messages that wait: what is in them, in which
  * order, and that they go on behind any row */
 #include <errno.h>
 
@@ -131,7 +131,7 @@ Test(waiting, each_filter)
     cr_assert(is(&seen, (int64_t[]){d, b, c}, 3));
     f.states = WAITING_BIT(WAITING_DELAYED) | WAITING_BIT(WAITING_READY);
     seen = list(s, f);
-    cr_assert(is(&seen, &d, 1), "of a group, too");
+    cr_assert(is(&seen, &d, 1), "not with a group");
     f = all();
     f.error_like = "exit ?";
     seen = list(s, f);
@@ -156,7 +156,7 @@ Test(waiting, each_filter)
     store_close(&s);
 }
 
-/* goes_on - what comes after each row is what came after it before */
+/* Check that each row is followed by what follows it in the whole list. */
 static void goes_on(struct store *s, struct waiting_filter f)
 {
     struct seen whole = list(s, f), rest;
@@ -215,11 +215,11 @@ Test(waiting, a_visit_ends_the_walk)
     store_close(&s);
 }
 
-/* one_is - visit: it is whole */
+/* Keep the state of the visited row, whose body must be cut to 4 bytes. */
 static int one_is(const struct waiting_row *w, void *arg)
 {
     *(enum waiting_state *)arg = w->state;
-    cr_assert_eq(w->body_size, 4, "cut");
+    cr_assert_eq(w->body_size, 4, "not cut to 4 bytes");
     cr_assert_eq(memcmp(w->body, "some", 4), 0);
     return 0;
 }
@@ -243,7 +243,7 @@ Test(waiting, one_row)
     store_close(&s);
 }
 
-/* ---- how it is found ---- */
+/* ---- how rows are found ---- */
 
 enum {
 #define STATEMENT(id, text) id,
@@ -263,7 +263,7 @@ static void nop(sqlite3_context *context, int n, sqlite3_value **args)
     sqlite3_result_int(context, 1);
 }
 
-/* plan - how SQLite would run a statement, in its words */
+/* Return how SQLite would run a statement, in its words. */
 static const char *plan(int id)
 {
     static char text[1024];
@@ -321,7 +321,7 @@ Test(waiting, no_page_is_sorted_and_each_is_found_by_an_index)
     store_close(&s);
 }
 
-/* found - each row of one of the four states by its id, and no other */
+/* Check that each row, in any of the four states, is found by its id alone. */
 static void found(struct store *s, const int64_t rows[4])
 {
     struct ulid id = {.bytes = {0xff}};
@@ -347,7 +347,7 @@ Test(waiting, a_letter_is_found_by_its_id_without_a_look_at_the_others)
     store_close(&s);
 }
 
-/* Each third is cancelled, the first ones among them are not. */
+/* Of the rows above 9000, each third one is cancelled. */
 Test(waiting, cancelled_ones_are_counted_all_and_without_a_look_at_the_others)
 {
     struct store *s = fixture_open();
