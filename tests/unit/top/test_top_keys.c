@@ -1,5 +1,5 @@
-/* test_top_keys.c - The keys of top: what changes production asks, and help
- * tells of each. */
+/* test_top_keys.c - the keys of top: those that change production ask first,
+ * and help tells of each */
 #include "tests/unit/top/view_fixture.h"
 
 Test(top_keys, no_key_has_two_meanings)
@@ -10,7 +10,7 @@ Test(top_keys, no_key_has_two_meanings)
                 cr_assert_eq(key_find(top_keys[i].keys[k]), &top_keys[i], "%c",
                              top_keys[i].keys[k]);
     cr_assert_null(key_find(0));
-    cr_assert_null(key_find('y'), "the answer to a question is no key");
+    cr_assert_null(key_find('y'), "y answers questions, but is a key");
 }
 
 Test(top_keys, what_changes_production_asks_and_nothing_else_does)
@@ -71,7 +71,7 @@ Test(top_keys, last_line_names_help_and_quit_in_eighty_columns)
     canvas_close(&drawn);
 }
 
-/* page - the man page of mqctl, the part about keys of top */
+/* Return the part of mqctl's man page about the keys of top. */
 static const char *page(void)
 {
     static char text[128 << 10];

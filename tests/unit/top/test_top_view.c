@@ -1,9 +1,9 @@
-/* test_top_view.c - What top draws: the same numbers on every terminal, more
- * where there is room, and colour where a person is needed. */
+/* test_top_view.c - what top draws: the same numbers on every terminal, more
+ * where there is room, and colour where a person is needed */
 #include "common/cli/term.h"
 #include "tests/unit/top/view_fixture.h"
 
-/* busy - with letters, and messages that run */
+/* Give the queue messages that run, and letters. */
 static void busy(size_t flights, size_t letters)
 {
     seen_detail.flight_count = flights;
@@ -28,7 +28,7 @@ static void busy(size_t flights, size_t letters)
     }
 }
 
-/* looks - of which the queue had one message more each time */
+/* Give the queue a history of n looks, with one message more each time. */
 static void looks(uint64_t n)
 {
     seen_history.looks = n;
@@ -242,11 +242,12 @@ Test(top_view, what_needs_a_person_has_a_colour_and_nothing_beside_it)
     cr_assert_eq(paint_of("/orders", "4/4"), PAINT_WARN);
     cr_assert_eq(paint_of("/orders", "2     -"), PAINT_WARN);
     q[0].state = WORKER_STATE_NOT_RUNNING;
-    cr_assert_eq(view_state_paint(&q[0]), PAINT_BAD, "messages wait for it");
+    cr_assert_eq(view_state_paint(&q[0]), PAINT_BAD,
+                 "plain, but messages wait for it");
     canvas_close(&drawn);
 }
 
-/* A colour or a line under a word would go on to the next one. */
+/* A colour or an underline must not go on to the next word. */
 Test(top_view, what_is_between_two_parts_is_plain)
 {
     struct view_queue q[] = {a_queue("/orders")};
@@ -304,7 +305,7 @@ Test(top_view, names_that_are_cut_are_told_apart)
     canvas_close(&drawn);
 }
 
-/* What cannot be printed takes more columns when it is. */
+/* An escaped byte takes more columns than one that can be printed. */
 Test(top_view, names_that_are_escaped_and_cut_are_told_apart)
 {
     struct view_queue q[] = {a_queue("/\001\002\003\004\005\006\007-east"),
@@ -383,7 +384,8 @@ Test(top_view, the_letter_that_is_chosen_is_always_shown)
     }
     v.letters = false;
     draw(&v, 200, 50);
-    cr_assert_not(line_of("dead 0")->chosen, "nobody is among them");
+    cr_assert_not(line_of("dead 0")->chosen,
+                  "chosen, but letters are not looked at");
     canvas_close(&drawn);
 }
 
@@ -401,7 +403,7 @@ Test(top_view, a_page_is_wrapped_and_scrolls_to_its_end)
     draw(&v, 80, 24);
     says("first");
     cr_assert_null(line_of("last"));
-    cr_assert_null(line_of("/orders"), "nothing but the page");
+    cr_assert_null(line_of("/orders"), "there is more than the page");
     v.page_from = view_page_rest(text, 80, 24);
     cr_assert_eq(v.page_from, 34 - 20);
     draw(&v, 80, 24);
@@ -414,7 +416,7 @@ Test(top_view, a_page_is_wrapped_and_scrolls_to_its_end)
 
 /* ---- order ---- */
 
-/* order - the names of three queues, by a column */
+/* Return the names of three queues, ordered by a column. */
 static const char *order(const char *title, bool reverse)
 {
     static char names[32];

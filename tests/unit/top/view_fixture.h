@@ -50,7 +50,7 @@ static inline void draw(const struct view *v, int columns, int rows)
     view_draw(v, &drawn);
 }
 
-/* line_of - the first line with a text; NULL: there is none */
+/* Return the first line with a text; NULL: there is none. */
 static inline const struct canvas_line *line_of(const char *text)
 {
     for (int y = 0; y < drawn.rows; y++)
@@ -59,7 +59,7 @@ static inline const struct canvas_line *line_of(const char *text)
     return NULL;
 }
 
-/* says - the first line with a text, which must be there */
+/* Return the first line with a text, which must be there. */
 static inline const char *says(const char *text)
 {
     const struct canvas_line *l = line_of(text);
@@ -71,7 +71,7 @@ static inline const char *says(const char *text)
     return l->text;
 }
 
-/* paint_of - how a text is painted in the first line that has another one */
+/* Return how `text` is painted in the first line that contains `line`. */
 static inline enum paint paint_of(const char *line, const char *text)
 {
     const struct canvas_line *l = line_of(line);

@@ -49,7 +49,7 @@ static inline void *stress_peek(void *arg)
     return arg;
 }
 
-/* stress_open - the timers, and what the program was told */
+/* Open the timers, and read the arguments of the program. */
 static inline bool stress_open(int argc, char **argv)
 {
     if (argc > 1)
@@ -80,7 +80,7 @@ static inline bool stress_run(void (*once)(unsigned thread, unsigned *state))
     return true;
 }
 
-/* stress_close - the exit status: both ends were seen, and nothing wrong */
+/* Return the exit status: 0 if both ends were seen, and nothing was wrong. */
 static inline int stress_close(const char *name)
 {
     timers_close(&timers);

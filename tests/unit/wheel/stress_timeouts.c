@@ -20,7 +20,7 @@ static void on_timeout(struct timer *timer)
     CONTAINER_OF(timer, struct item, timer)->fired++;
 }
 
-/* once - one start; now and then the callback is let come for sure */
+/* Start one item, and cancel it after a random wait. */
 static void once(unsigned thread, unsigned *state)
 {
     uint64_t limit = (uint64_t)rand_r(state) % FEW_NS;

@@ -1,10 +1,10 @@
 /* stress_wheel.c - threads start, cancel and restart while another advances
  *
  * A plain program, as Criterion cannot start under the thread sanitizer. The
- * wheel has no lock of its own: this has one mutex around it and fires outside
- * of it, as worker/timers does. Each start must end in exactly one of fired,
- * cancelled, replaced. Arguments: operations a thread (200000), seed. Exit 1
- * when something was wrong.
+ * wheel has no lock of its own: this program has one mutex around it and fires
+ * outside of it, as worker/loop/timers.c does. Each start must end in exactly
+ * one of fired, cancelled, replaced. Arguments: operations of a thread
+ * (200000), seed. Exit 1 when something was wrong.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,14 +26,14 @@ static atomic_uint running;                       /* a */
 static atomic_ulong callbacks;                    /* a */
 static unsigned long operations = 200000, seed;
 
-/* fail - name what was wrong */
+/* Print what was wrong, and exit. */
 static void fail(const char *what)
 {
     fprintf(stderr, "stress_wheel: %s (seed %lu)\n", what, seed);
     exit(1);
 }
 
-/* random_next - xorshift64, one state a thread */
+/* Return the next number of xorshift64, with one state for each thread. */
 static uint64_t random_next(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -42,7 +42,7 @@ static uint64_t random_next(uint64_t *state)
     return *state;
 }
 
-/* change_locked - start, restart or cancel any timer */
+/* Start, restart or cancel any timer; mtx is held. */
 static void change_locked(uint64_t random)
 {
     struct wheel_timer *t = &timer[random % TIMERS];
@@ -60,7 +60,7 @@ static void change_locked(uint64_t random)
     replaced += was;
 }
 
-/* change - one of THREADS */
+/* Run one of the THREADS that change timers. */
 static void *change(void *arg)
 {
     uint64_t state = seed * 2654435761 + (uint64_t)(uintptr_t)arg + 1;
@@ -74,7 +74,7 @@ static void *change(void *arg)
     return NULL;
 }
 
-/* drain - let time reach `now`; callbacks run without the lock */
+/* Let time reach `now`. Callbacks run without the lock. */
 static void drain(uint64_t now)
 {
     struct wheel_timer *t;
@@ -92,7 +92,7 @@ static void drain(uint64_t now)
     }
 }
 
-/* advance - the thread that time goes on in, until the others have ended */
+/* Let time go on until the other threads have ended. */
 static void *advance(void *arg)
 {
     uint64_t now = 0, checks = 0;

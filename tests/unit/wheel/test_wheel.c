@@ -24,7 +24,7 @@ static struct wheel *wheel;
 static struct probe probe[MANY];
 static unsigned fired;
 
-/* on_fire - note it */
+/* Note that a probe fired. */
 static void on_fire(struct wheel_timer *t)
 {
     struct probe *p = (struct probe *)t;
@@ -54,14 +54,14 @@ static void teardown(void)
 
 TestSuite(wheel, .init = setup, .fini = teardown);
 
-/* start - start probe `i` */
+/* Start probe `i`. */
 static struct probe *start(unsigned i, uint64_t when)
 {
     wheel_start(wheel, &probe[i].timer, when);
     return &probe[i];
 }
 
-/* next_is - the next expiry, or 0 if there is none */
+/* Return the next expiry, or 0 if there is none. */
 static uint64_t next_is(void)
 {
     uint64_t when;
@@ -69,7 +69,7 @@ static uint64_t next_is(void)
     return wheel_next(wheel, &when) ? when : 0;
 }
 
-/* check_exact - started now, it fires at `when` and not a nanosecond before */
+/* Start a probe now: it must fire at `when`, and not a nanosecond before. */
 static void check_exact(unsigned i, uint64_t when)
 {
     struct probe *p = start(i, when);
@@ -174,7 +174,7 @@ Test(wheel, the_next_expiry_follows_each_fire_cancel_and_postpone)
 /* 7: delays of slots - 1, slots, slots + 1 fired at once while lagging */
 static uint64_t lagging_delay;
 
-/* start_next - start the next probe from inside a late callback */
+/* Start the next probe, from inside a late callback. */
 static void start_next(struct probe *p)
 {
     start((unsigned)(p - probe) + 1, wheel_now(wheel) + lagging_delay);
@@ -202,7 +202,7 @@ Test(wheel, a_delay_around_a_level_is_exact_while_lagging)
             }
 }
 
-/* again - start at once, from its own callback */
+/* Start the probe again at once, from its own callback. */
 static void again(struct probe *p)
 {
     start((unsigned)(p - probe), wheel_now(wheel));
@@ -237,7 +237,7 @@ Test(wheel, popping_ends_although_each_timer_starts_again_at_0_delay)
 /* 8: cancel of B, or of all, inside A's callback of the same batch */
 static size_t cancelled;
 
-/* cancel_others - cancel every probe but the one that fired */
+/* Cancel every probe but the one that fired. */
 static void cancel_others(struct probe *p)
 {
     for (struct probe *q = probe; q < probe + 100; q++)

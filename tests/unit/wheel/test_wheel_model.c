@@ -31,7 +31,7 @@ static uint64_t now, until, order, seed, fired, left;
 static bool popping;
 static unsigned long op;
 
-/* random64 - xorshift64* */
+/* Return the next number of xorshift64*. */
 static uint64_t random64(void)
 {
     seed ^= seed >> 12;
@@ -40,33 +40,33 @@ static uint64_t random64(void)
     return seed * UINT64_C(2685821657736338717);
 }
 
-/* random_below - 0 to n - 1 */
+/* Return a number from 0 to n - 1. */
 static uint64_t random_below(uint64_t n)
 {
     return random64() % n;
 }
 
-/* random_span - any number of bits is as likely as any other */
+/* Return a span: any number of bits is as likely as any other. */
 static uint64_t random_span(void)
 {
     return random64() >> random_below(64);
 }
 
-/* fail - say where a run went wrong, and end it */
+/* Say where a run went wrong, and end it. */
 static void fail(const char *what, uint64_t value)
 {
     cr_assert_fail("MQW_SEED above, op %lu: %s (%llu)", op, what,
                    (unsigned long long)value);
 }
 
-/* expect - `value` is shown beside what was expected and was not so */
+/* Check a fact; `value` is shown if it is not so. */
 #define expect(what, value)                 \
     do {                                    \
         if (!(what))                        \
             fail(#what, (uint64_t)(value)); \
     } while (0)
 
-/* expect_sound - every invariant of the wheel */
+/* Check every invariant of the wheel. */
 static void expect_sound(void)
 {
     const char *wrong = wheel_check(wheel);
@@ -75,7 +75,7 @@ static void expect_sound(void)
         fail(wrong, now);
 }
 
-/* item_first - the pending item that comes first; NULL: none is eligible */
+/* Return the eligible item that comes first; NULL: there is none. */
 static struct item *item_first(bool (*eligible)(const struct item *i))
 {
     struct item *first = NULL;
@@ -103,7 +103,7 @@ static bool is_due_now(const struct item *i)
     return i->kind == DUE || (i->kind == FUTURE && i->when <= until);
 }
 
-/* model_start - what starting means */
+/* Start an item in the model. */
 static void model_start(struct item *i, uint64_t when)
 {
     i->kind = when > now ? FUTURE : LATE;
@@ -111,7 +111,7 @@ static void model_start(struct item *i, uint64_t when)
     i->order = ++order;
 }
 
-/* model_begin - what the start of an advance to `to` means */
+/* Begin an advance to `to` in the model. */
 static void model_begin(uint64_t to)
 {
     now = to;
@@ -123,7 +123,7 @@ static void model_begin(uint64_t to)
             i->kind = DUE;
 }
 
-/* model_fired - `t` came out of the wheel: was it its turn? */
+/* Check that it was the turn of `t`, which came out of the wheel. */
 static void model_fired(struct wheel_timer *t)
 {
     struct item *i = (struct item *)t, *first = item_first(is_due_now);
@@ -134,7 +134,7 @@ static void model_fired(struct wheel_timer *t)
     expect(!wheel_pending(t), i - item);
 }
 
-/* random_when - around now, far ahead, past, or as another item's */
+/* Return a time around now, far ahead, past, or that of another item. */
 static uint64_t random_when(void)
 {
     uint64_t span = random_span();
@@ -151,7 +151,7 @@ static uint64_t random_when(void)
     }
 }
 
-/* start_one - start or move an item */
+/* Start or move an item. */
 static void start_one(struct item *i)
 {
     uint64_t when = random_when();
@@ -160,7 +160,7 @@ static void start_one(struct item *i)
     model_start(i, when);
 }
 
-/* change_one - start or cancel one item */
+/* Start or cancel one item. */
 static void change_one(void)
 {
     struct item *i = &item[random_below(ITEMS)];
@@ -173,7 +173,7 @@ static void change_one(void)
     }
 }
 
-/* cancel_first - the earliest one: what makes a slot's minimum wrong */
+/* Cancel the earliest item, which may leave the minimum of a slot wrong. */
 static void cancel_first(void)
 {
     struct item *i = item_first(is_any);
@@ -184,7 +184,7 @@ static void cancel_first(void)
     i->kind = IDLE;
 }
 
-/* on_fire - callback: check, then change something now and then */
+/* Check a timer that fires, then change something now and then. */
 static void on_fire(struct wheel_timer *t)
 {
     expect(left-- > 0, fired);
@@ -193,7 +193,7 @@ static void on_fire(struct wheel_timer *t)
         change_one();
 }
 
-/* random_now - where time goes next; 1 in 8: back */
+/* Return where time goes next; in 1 of 8 cases back. */
 static uint64_t random_now(void)
 {
     uint64_t next;
@@ -212,7 +212,7 @@ static uint64_t random_now(void)
     }
 }
 
-/* advance - one wheel_advance, checked */
+/* Do one wheel_advance, and check it. */
 static void advance(void)
 {
     uint64_t to = random_now();
@@ -232,7 +232,7 @@ static void advance(void)
         expect(!item_first(is_due_now), to);
 }
 
-/* pop - one wheel_pop, checked */
+/* Do one wheel_pop, and check it. */
 static void pop(void)
 {
     uint64_t to = random_now();
@@ -254,7 +254,7 @@ static void pop(void)
         expect(!item_first(is_due_now), to);
 }
 
-/* reset - start again at any time */
+/* Start again at any time. */
 static void reset(void)
 {
     now = until = random_span();
@@ -266,7 +266,7 @@ static void reset(void)
     }
 }
 
-/* compare - all that can be asked of a wheel */
+/* Compare all that can be asked of a wheel. */
 static void compare(void)
 {
     struct item *first = item_first(is_any);
@@ -280,7 +280,7 @@ static void compare(void)
     }
     expect(wheel_count(wheel) == count, now);
     expect(wheel_now(wheel) == now, now);
-    if (random_below(2)) /* asking repairs a minimum: not always */
+    if (random_below(2)) /* only sometimes, as asking repairs a minimum */
         return;
     expect(wheel_next(wheel, &next) == !!first, now);
     if (first)
@@ -288,7 +288,7 @@ static void compare(void)
     expect_sound();
 }
 
-/* step - one random operation */
+/* Do one random operation. */
 static void step(void)
 {
     uint64_t choice = random_below(1000);

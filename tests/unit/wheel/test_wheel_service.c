@@ -14,7 +14,7 @@ static struct wheel_timer timer[MANY];
 static struct wheel_timer *last;
 static unsigned fired, disorder;
 
-/* on_fire - count it, and what comes before an earlier deadline */
+/* Count a timer that fires, and whether it comes out of order. */
 static void on_fire(struct wheel_timer *t)
 {
     if (last && (t->when_ns < last->when_ns ||
@@ -41,7 +41,7 @@ static void teardown(void)
 
 TestSuite(wheel_service, .init = setup, .fini = teardown);
 
-/* next_is - the next expiry, or 0 if there is none */
+/* Return the next expiry, or 0 if there is none. */
 static uint64_t next_is(void)
 {
     uint64_t when;
@@ -49,7 +49,7 @@ static uint64_t next_is(void)
     return wheel_next(wheel, &when) ? when : 0;
 }
 
-/* wakes - advances from expiry to expiry until `count` timers are left */
+/* Advance from expiry to expiry until `count` timers are left; count steps. */
 static unsigned wakes(size_t count)
 {
     unsigned n = 0;
@@ -72,7 +72,7 @@ Test(wheel_service, an_idle_one_hour_timer_costs_one_wake_up)
     }
 }
 
-/* cancel_all_in - cancel in steps of `step`; the next expiry is always right */
+/* Cancel in steps of `step`; each time the next expiry must be right. */
 static void cancel_all_in(unsigned n, unsigned step)
 {
     for (unsigned k = 0, i = 0; k < n; k++, i = (i + step) % n) {
@@ -106,7 +106,7 @@ Test(wheel_service, asking_after_each_cancel_in_order_of_start_is_cheap)
 {
     unsigned wrong = 0;
 
-    /* One left of the round before makes the list not ascending. Walking
+    /* A timer left from the round before keeps the list from ascending. Walking
      * 20,000 timers for each of 20,000 cancels would take minutes. */
     for (unsigned round = 0; round < 100; round++) {
         for (unsigned i = 0; i < MANY; i++)
