@@ -12,7 +12,7 @@ TestSuite(ack_window);
 
 enum { MOST = 200000 };
 
-/* What a broker knows of a channel. */
+/* State of a channel, as a broker keeps it. */
 static struct {
     bool open[MOST + 1];
     uint64_t delivered;

@@ -170,8 +170,8 @@ Test(claims, a_connection_that_is_lost_takes_what_nobody_has)
     arrive('h', 100, 0);
     arrive('n', 0, 0);
     cr_assert_eq(claims_count(claims).arrived, 1);
-    cr_assert_not(claims_void(claims), "there was a connection");
-    cr_assert(claims_void(claims), "there has been none since");
+    cr_assert_not(claims_void(claims), "the connection was not seen");
+    cr_assert(claims_void(claims), "a connection, but there was none since");
     cr_assert_eq(claims_count(claims).arrived, 0);
     cr_assert_eq(claims_count(claims).delayed, 0);
     cr_assert_null(claims_take_back(claims, &n));

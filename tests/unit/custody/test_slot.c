@@ -30,7 +30,7 @@ static struct slot *slot; /* shared with the child that is stepped */
 static struct slot_fill fill;
 static unsigned looked; /* looks that found the state under test */
 
-/* What a look expects recovery to find. */
+/* Result that a look expects of recovery. */
 static const void *want;
 static size_t want_size;
 static struct slot_word want_word;

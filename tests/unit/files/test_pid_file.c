@@ -343,8 +343,9 @@ static int descriptor(const char *named)
     return found;
 }
 
-/* A kill leaves the locks to what was being started, which closes the highest
- * number first: before what takes the kernel some time. */
+/* After a kill, a process that the worker was just starting holds the locks
+ * until execve(2) closes them, so they must not wait for what is slow to close.
+ */
 Test(lock, is_given_up_before_what_is_slow_to_close)
 {
     struct pid_file *lock = taken();

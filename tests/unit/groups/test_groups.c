@@ -671,7 +671,7 @@ static void leave(unsigned state)
     cr_assert_eq(groups_count(groups), 0);
 }
 
-/* What is seen after a call. */
+/* Counts that are seen after a call. */
 struct snapshot {
     size_t ready, parkable, held;
 };

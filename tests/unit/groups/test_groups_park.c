@@ -19,7 +19,7 @@ struct batch {
     bool parked; /* whether it ends in the store */
 };
 
-/* What the store would hold, and what was delivered. */
+/* Rows that the store would hold, and the last message that was delivered. */
 static unsigned store[8], stored, done;
 static struct batch batch[2];
 static struct group *resumed;
@@ -311,7 +311,7 @@ Test(groups_park, what_goes_first_stays_where_it_is_if_told_so)
     DELIVERS(2, 4, 3, 5);
 }
 
-/* One that could not be stored and waits elsewhere leaves its group as it
+/* An item that could not be stored, and waits elsewhere, leaves its group as it
  * was. */
 Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
 {
@@ -409,7 +409,7 @@ Test(groups_park, what_a_held_group_waits_for_is_not_taken_out)
     DELIVERS(1);
 }
 
-/* It was lent, and came back before a handler had it. */
+/* The message was lent, and came back before a handler had it. */
 Test(groups_park, what_was_given_back_is_taken_out_unless_a_letter_came)
 {
     struct group *a;

@@ -34,7 +34,7 @@ Test(coprocess, a_child_has_what_every_handler_has)
              set.max_attempts);
     one("echo DEAD $id $MQW_QUEUE $MQW_MAX_ATTEMPTS ${MQW_ID:-unset}", MQW_DEAD,
         want);
-    /* Its own process group, its input a pipe that can be opened again. */
+    /* The group is the child's own, the input a pipe that can be opened. */
     one("[ $(cut -d' ' -f5 /proc/$$/stat) = $$ ] && [ -p /dev/stdin ] && : "
         "</dev/stdin && "
         "echo OK $id",
@@ -234,8 +234,8 @@ Test(coprocess, an_answer_right_before_the_end_counts)
 
 Test(coprocess, what_never_reached_it_comes_back_unsent_newest_first)
 {
-    /* It reads nothing of the second message, which is larger than a pipe. So
-     * no byte of the third and fourth is in the pipe. */
+    /* The child reads nothing of the second message, which is larger than a
+     * pipe. So no byte of the third and fourth is in the pipe. */
     set.window = 4;
     stream_open_script("read -r msg id rest; read -r body; echo OK $id; "
                        "read -r msg id rest; exec sleep 1000");

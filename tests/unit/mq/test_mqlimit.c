@@ -157,7 +157,7 @@ Test(mqlimit, the_label_of_a_security_module_is_named)
     cr_assert(strstr(guard, "label \"docker-default (enforce)\""), "%s", guard);
 }
 
-/* What is not denied by mode bits is denied by something else. */
+/* A denial that no mode bits explain comes from something else. */
 Test(mqlimit, a_denial_that_no_mode_bits_explain_names_who_may_deny)
 {
     struct mqlimit_request r = {.name = "/orders", .mode = 0666};

@@ -172,7 +172,7 @@ Test(leftover, process_without_the_mark_goes_with_its_group)
     struct stale_handler l = leftover_of(&t, 7);
 
     stale_handlers_kill(nonce, &l, 1);
-    /* It was killed, but only processes with the mark were waited for. */
+    /* The process was killed, but only those with the mark were waited for. */
     poll(&(struct pollfd){.fd = t.gone}, 1, LIMIT_MS);
     tree_reap(&t, "the one without a mark");
 }

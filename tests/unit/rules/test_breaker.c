@@ -31,7 +31,7 @@ static void bring(enum breaker_state state, uint64_t limit,
     cr_assert_eq(breaker_state(&b), state);
 }
 
-/* One cell of the table. */
+/* A cell of the table: what an event does in a state. */
 struct cell {
     enum breaker_state state;
     enum breaker_event opened_by; /* how it got there */

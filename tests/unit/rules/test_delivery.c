@@ -122,7 +122,7 @@ Test(delivery, a_stored_message_has_no_group_but_the_one_it_was_stored_with)
     cr_assert_eq(d.group.at, m.group.at);
 }
 
-/* What is left of the message before would decide what becomes of this one. */
+/* Values left by the message before would decide what becomes of this one. */
 Test(delivery, a_plain_one_has_nothing_from_the_one_before)
 {
     lend("x", 0);

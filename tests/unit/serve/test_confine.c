@@ -297,7 +297,7 @@ Test(confine, memory_is_not_writable_and_executable_where_that_can_be_seen)
     }
 }
 
-/* Its arguments are in memory, where a filter cannot see the family. */
+/* Arguments of socketcall(2) are in memory, where no filter sees the family. */
 Test(confine, socketcall_makes_no_socket)
 {
     for (const struct machine *m = machines; m->name; m++) {

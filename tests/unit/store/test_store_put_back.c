@@ -98,7 +98,7 @@ static void stranger(const char *path)
     cr_assert_eq(fclose(f), 0);
 }
 
-/* It may come between a look at the name and the copy, which takes time. */
+/* A file may come between the look at its name and the copy. */
 Test(store_put_back, a_file_that_is_none_of_ours_is_not_replaced)
 {
     struct store *s = fixture_open();
@@ -140,7 +140,7 @@ Test(store_put_back, a_copy_beside_it)
     cr_assert_eq(fixture_sql("SELECT count(*) FROM messages"), 2);
 }
 
-/* Whoever writes or reads meanwhile waits, and sees all that was written. */
+/* Threads that write or read meanwhile wait, and see all that was written. */
 struct load {
     struct store *s;
     atomic_bool stop;

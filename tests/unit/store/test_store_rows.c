@@ -196,7 +196,7 @@ static bool is_odd(int64_t row, void *arg)
     return row % 2 != 0;
 }
 
-/* What store_due must give, computed the slow way. */
+/* Rows from which the result of store_due is computed the slow way. */
 struct model {
     struct store_row all[500]; /* row i; due_ns 0: not waiting */
     int64_t count;

@@ -448,7 +448,7 @@ Test(store_spool, the_next_worker_is_told_of_a_power_cut)
     store_close(&s);
 }
 
-/* Its replay is here, so it does not die again when the machine has gone. */
+/* The letter's replay is spooled, so the letter must not die again. */
 Test(store_spool, a_letter_whose_replay_is_spooled_is_not_recalled)
 {
     struct store_row m = fixture_row(STORE_DEAD, "letter");

@@ -347,7 +347,7 @@ Test(waiting, a_letter_is_found_by_its_id_without_a_look_at_the_others)
     store_close(&s);
 }
 
-/* Of the rows above 9000, each third one is cancelled. */
+/* Each third of the rows above 9000 is cancelled. */
 Test(waiting, cancelled_ones_are_counted_all_and_without_a_look_at_the_others)
 {
     struct store *s = fixture_open();

@@ -291,7 +291,7 @@ Test(top_view, names_are_cut_in_the_middle_with_a_mark)
     canvas_close(&drawn);
 }
 
-/* They differ in neither their beginning nor the half of the end. */
+/* The names begin and end alike; they differ just before the end. */
 Test(top_view, names_that_are_cut_are_told_apart)
 {
     struct view_queue q[] = {a_queue("/new-invoices-queue-name-eu-west"),
