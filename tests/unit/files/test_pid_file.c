@@ -344,8 +344,8 @@ static int descriptor(const char *named)
 }
 
 /* After a kill, a process that the worker was just starting holds the locks
- * until execve(2) closes them, so they must not wait for what is slow to close.
- */
+ * until execve(2) closes them, the highest number first: so before what is slow
+ * to close. */
 Test(lock, is_given_up_before_what_is_slow_to_close)
 {
     struct pid_file *lock = taken();
