@@ -1,9 +1,8 @@
-/* custody_seal.h - another run of the machine in a custody file
+/* custody_seal.h - make a custody file look like that of another boot
  *
- * WHAT   Writes a run of the machine into a file, with the check sum that
- *        belongs to it.
- * WHO    Tests that play a power cut, or give a file of another machine to this
- *        run. Offsets are those of docs/formats/custody.md.
+ * WHAT   Writes the id of a boot into a custody file, with a valid check sum.
+ * WHO    Tests that imitate a power cut, or a file that came from another
+ *        machine. Offsets are those of docs/formats/custody.md.
  */
 #ifndef TESTS_HARNESS_CUSTODY_SEAL_H
 #define TESTS_HARNESS_CUSTODY_SEAL_H
@@ -16,8 +15,8 @@
 
 #define CUSTODY_OTHER_RUN "00000000-dead-beef-0000-000000000000"
 
-/* Name the run `boot` in the file: its id, and "@SECONDS" if the start of the
- * machine is known. Return false if the file cannot be read or written. */
+/* Write `boot` into the file: the id of a boot, then "@SECONDS" if the time of
+ * that boot is known. Return false if the file cannot be read or written. */
 static inline bool custody_seal(int fd, const char *boot)
 {
     size_t size = strcspn(boot, "@");

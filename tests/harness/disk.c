@@ -22,7 +22,8 @@ static const char *ballast(void)
     return harness_path("%s/ballast", harness_state_dir());
 }
 
-/* Enter a mount namespace of this test and return the folder to mount on. */
+/* Enter a mount namespace of this test and make the folder to mount on. Return
+ * false if that is not permitted. */
 static bool apart(void)
 {
     return unshare(CLONE_NEWNS) == 0 &&

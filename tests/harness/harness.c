@@ -84,7 +84,7 @@ void harness_init(void)
     snprintf(rig.state, sizeof rig.state, "%s/state", rig.dir);
     snprintf(rig.runtime, sizeof rig.runtime, "/dev/shm%.48s",
              strrchr(rig.dir, '/'));
-    /* Also for workers in this process. */
+    /* Workers that a test runs in its own process read it, too. */
     setenv("RUNTIME_DIRECTORY", rig.runtime, 1);
     int err = janitor_start(&rig.janitor, rig.dir, rig.runtime);
     if (err < 0)

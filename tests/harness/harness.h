@@ -34,12 +34,13 @@ void harness_fini(void);
 const char *harness_dir(void);
 /* The --state-dir of the programs; not created here. */
 const char *harness_state_dir(void);
-/* Put it on a tmpfs, where fsync(2) does not wait. Call after harness_init. */
+/* Put the state directory on a tmpfs, where fsync(2) does not wait. Call after
+ * harness_init. */
 void harness_state_on_tmpfs(void);
 /* The $RUNTIME_DIRECTORY of the programs, in memory; not created here. */
 const char *harness_runtime_dir(void);
-/* Runtime folder of a queue (the rule is in docs/formats/custody.md), also
- * under other directories; the queue's custody file. */
+/* Return the runtime folder of a queue (docs/formats/custody.md has the rule),
+ * the folder that it has with other directories, and its custody file. */
 const char *harness_runtime_folder(const char *queue);
 const char *harness_folder_in(const char *runtime, const char *state,
                               const char *queue);
@@ -58,7 +59,8 @@ const char *harness_plugin(const char *name);
 /* Return a name that no queue has. The queue of that name is unlinked at the
  * end. */
 const char *harness_queue_name(void);
-/* Create a queue; 0 stands for 10 messages and for 256 bytes. */
+/* Create a queue; a depth of 0 stands for 10 messages, a size of 0 for 256
+ * bytes. */
 const char *harness_queue(long depth, long message_size);
 void harness_send(const char *queue, const void *data, size_t size,
                   unsigned priority);
@@ -109,14 +111,14 @@ bool harness_running(struct harness_process *p);
 /* Describe all processes of this test, with the end of their stderr, for a
  * report. */
 const char *harness_said(void);
-/* Return how often all its threads together gave up the processor: a thread
- * that is woken does so once more. */
+/* Return how often its threads together gave up the processor. A thread that
+ * wakes up and sleeps again adds one. */
 long harness_switches(const struct harness_process *p);
 /* Return the processor time that it has used, in ticks of times(2). */
 long harness_ticks(const struct harness_process *p);
 /* Wait until its threads have slept for longer than a worker takes to publish
- * what it did last. Return harness_switches; -1: a sanitizer's own thread never
- * sleeps. */
+ * what it did last. Return harness_switches; -1 with the thread sanitizer,
+ * whose own thread never sleeps. */
 long harness_settled(const struct harness_process *p, unsigned limit_ms);
 /* Send SIGTERM, then call harness_wait. */
 int harness_stop(struct harness_process *p, unsigned limit_ms);
@@ -188,9 +190,9 @@ unsigned harness_busy_slots(const char *queue);
     harness_until(harness_lines(path) >= (size_t)(lines), limit_ms)
 
 uint64_t harness_deadline(unsigned limit_ms);
-/* Return a deadline at least 30 s away, or the present for 0. A test that waits
- * for an event measures no speed, and a busy machine may take ten times as
- * long. */
+/* Return a deadline at least 30 s away; for a limit of 0, the present time. A
+ * test that waits for an event measures no speed, and a busy machine may take
+ * ten times as long. */
 uint64_t harness_patience(unsigned limit_ms);
 /* Sleep 2 ms, or fail the test once `deadline` has passed. */
 void harness_nap(uint64_t deadline, const char *what);

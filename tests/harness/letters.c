@@ -88,7 +88,7 @@ harness_wait_letters(const char *queue, size_t count, unsigned limit_ms)
         size_t seen;
         const struct harness_letter *list = harness_letters(queue, &seen);
         if (seen > count)
-            harness_fail("%zu letters, not %zu", seen, count);
+            harness_fail("%zu dead letters, expected %zu", seen, count);
         if (seen == count)
             return list;
         harness_nap(deadline, "dead letters");

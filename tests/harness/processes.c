@@ -48,7 +48,7 @@ static void environment_set(const char *const *env)
     setenv("STATE_DIRECTORY", elsewhere, 1);
     sanitizer_set("ASAN_OPTIONS", ":exitcode=99");
     sanitizer_set("UBSAN_OPTIONS", ":print_stacktrace=1");
-    /* The preset 66 is EX_NOINPUT */
+    /* Its preset 66 would pass for EX_NOINPUT. */
     sanitizer_set("TSAN_OPTIONS", ":exitcode=99");
     for (; env && *env; env++) {
         if (strchr(*env, '='))
@@ -167,7 +167,7 @@ static bool process_reap(struct harness_process *p, int flags)
     return true;
 }
 
-/* End the test with the end of the program's stderr. */
+/* Fail the test; the message ends with the end of the program's stderr. */
 static _Noreturn void process_complain(const struct harness_process *p,
                                        const char *what)
 {
@@ -379,12 +379,12 @@ long harness_ticks(const struct harness_process *p)
     if (sscanf(strrchr(text, ')') + 1,
                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
                &system) != 2)
-        process_complain(p, "has no processor time");
+        process_complain(p, "/proc/PID/stat shows no processor time");
     return (long)(user + system);
 }
 
-/* Return true if a thread has or waits for a processor. On a busy machine such
- * a thread gives up no processor although it is not finished. */
+/* Return true if a thread runs or waits for a processor. On a busy machine it
+ * may wait so long that harness_switches does not change, as if it slept. */
 static bool runnable(const struct harness_process *p)
 {
     char command[96];
@@ -409,7 +409,7 @@ long harness_settled(const struct harness_process *p, unsigned limit_ms)
         slept_ms = harness_now_ms() - began_ms;
         now = harness_switches(p);
         harness_nap(deadline, "a process that sleeps");
-        /* A sleep that took much longer stood still together with `p`. */
+        /* If the sleep took much longer, `p` may have been held up as well. */
     } while (slept_ms > 2600 || now != before || runnable(p));
     return now;
 }

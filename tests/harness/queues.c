@@ -12,7 +12,7 @@
 
 enum { SEND_LIMIT_S = 60 };
 
-/* Open a queue or fail. */
+/* Open a queue that exists, or fail the test. */
 static mqd_t queue_use(const char *name, int flags)
 {
     mqd_t q = mq_open(name, flags | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /* sweep.h - how much of a long sweep a run takes
  *
- * A sweep tries the same at many positions, such as each system call of a
+ * A sweep tries the same thing at many positions, such as each system call of a
  * start or each bit of a file. With $MQW_TEST_WHOLE set, as CI sets it, a run
  * takes all positions. Without it, a run takes one position in SWEEP_DAYS, and
  * each day begins one position later: a week of runs takes them all.
@@ -22,8 +22,8 @@ unsigned sweep_first(void);
 
 /* Count one more position and return true if this run takes it. */
 bool sweep_takes(void);
-/* Print how many of the positions since the last sweep_end were taken. Ends the
- * test with a failure if none was. */
+/* Print how many of the positions since the last sweep_end were taken. If none
+ * was, fail the test. */
 void sweep_end(const char *name);
 
 /* Return how many of `whole` random tries this run makes, at least one, and

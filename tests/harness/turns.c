@@ -223,8 +223,7 @@ static size_t check_order(const struct turn *list, size_t count)
         if (!same)
             memset(seen, 0, sizeof seen);
         if (seen[number] && !t->redelivered)
-            harness_fail("group %s: %s ran twice and did not say so", t->group,
-                         t->body);
+            harness_fail("group %s: %s ran again unmarked", t->group, t->body);
         if (seen[number])
             continue;
         if (same && strcmp(t->group, "-") != 0 && number < number_of(last))

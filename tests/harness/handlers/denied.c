@@ -20,8 +20,8 @@
 
 #define LAST 100000u
 
-/* A range of numbers to deny. New calls have the same numbers on all
- * machines. */
+/* A range of system call numbers to deny. Calls that are newer than Linux 5.0
+ * have the same number on all architectures. */
 struct denied {
     const char *name;
     unsigned first, last;

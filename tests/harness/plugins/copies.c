@@ -14,8 +14,8 @@
 
 #include "worker/mqworker.h"
 
-/* Run the child of a thread of the worker, or of the first copy; `depth` more
- * are forked. Only functions that are allowed after the fork of a thread are
+/* Run in a forked child, which forks `depth` more, each the child of the one
+ * before. Only functions that are allowed after the fork of a thread are
  * called. */
 static void stay(int depth)
 {

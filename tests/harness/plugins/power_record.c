@@ -4,8 +4,8 @@
  * (tests/crash/power/power_trace.h), $POWER_ROOT the folder, $POWER_WITNESS a
  * file whose writes are visible outside. Each call is made and recorded under
  * one lock of all processes, so the records are in the order of the effects.
- * $POWER_DROP is a part of paths whose syncs are not made: a deliberate fault.
- * Programs started by this one do not inherit any of this.
+ * A sync of a path that contains $POWER_DROP is recorded as not made: a
+ * deliberate fault. Programs started by this one do not inherit any of this.
  *
  * The boot id comes from $POWER_BOOT, because the record stands for another
  * machine than the one that replays it.
@@ -63,7 +63,7 @@ __attribute__((constructor)) static void record_begin(void)
     take("POWER_BOOT", boot, sizeof boot);
     take("POWER_DROP", drop, sizeof drop);
     unsetenv("LD_PRELOAD");
-    /* The plugin finds its file by this variable. */
+    /* plugins/power.c finds the witness by this variable. */
     setenv("POWER_SEEN", witness, 1);
     power_trace_open(&trace, here, false);
 }

@@ -48,7 +48,7 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     struct torture_run run;
 
     (void)context;
-    /* The header ends behind it. */
+    /* A newline follows the digits, so strtoull stops there. */
     seen.not_before = later ? strtoull(later, NULL, 10) : 0;
     torture_begin(&seen, &run);
     work(&run);
