@@ -32,7 +32,7 @@ struct web_answer {
     const char *body;
 };
 
-/* web_start - until its one line is there */
+/* Start the server; wait for the line with its address and token. */
 #define web_start(...)                                                        \
     web_ready(harness_program("mqctl", "serve", "--state-dir",                \
                               harness_state_dir(), "--listen", "127.0.0.1:0", \
@@ -62,7 +62,7 @@ static inline int web_connect(const struct web *w)
     return fd;
 }
 
-/* web_read - until the other side closes, or `stop` has come */
+/* Read until the other side closes, or until `stop` has come. */
 static inline struct web_answer *web_read(int fd, const char *stop)
 {
     static struct web_answer r;
@@ -89,7 +89,7 @@ static inline struct web_answer *web_read(int fd, const char *stop)
     return &r;
 }
 
-/* web_send - bytes as they are; the answer */
+/* Send these bytes over a new connection; return the answer. */
 static inline struct web_answer *web_send(const struct web *w, const char *text)
 {
     int fd = web_connect(w);
@@ -101,7 +101,8 @@ static inline struct web_answer *web_send(const struct web *w, const char *text)
     return r;
 }
 
-/* web_ask - a request with the token; `more`: lines of the header */
+/* Send a request with the token and the header lines `more`; return its
+ * answer. */
 static inline struct web_answer *web_ask(const struct web *w,
                                          const char *method, const char *path,
                                          const char *more, const char *body)
@@ -117,7 +118,7 @@ static inline struct web_answer *web_ask(const struct web *w,
 
 #define WEB_WRITE "X-MQ-Request: 1\r\nContent-Type: application/json\r\n"
 
-/* web_get - a path that must be there */
+/* GET a path, which must have status 200; return the body. */
 static inline const char *web_get(const struct web *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 static inline const char *web_get(const struct web *w, const char *fmt, ...)
@@ -134,7 +135,7 @@ static inline const char *web_get(const struct web *w, const char *fmt, ...)
     return r->body;
 }
 
-/* dead_letters - a queue whose worker gave up on that many messages */
+/* Make a queue with a worker and `n` dead letters. */
 static inline const char *dead_letters(unsigned n,
                                        struct harness_process **worker)
 {
@@ -151,8 +152,8 @@ static inline const char *dead_letters(unsigned n,
     return q;
 }
 
-/* letters_many - that number of dead letters more, a millisecond apart, as
- * mqdlq import takes them; the first of them alone is "exit 9" */
+/* Import `n` more dead letters, a millisecond apart. The first has the error
+ * "exit 9", all others "exit 1". */
 static inline void letters_many(const char *q, unsigned n)
 {
     char path[4096];
@@ -178,7 +179,7 @@ static inline void letters_many(const char *q, unsigned n)
                  0);
 }
 
-/* web_stop - on SIGTERM it ends well */
+/* Send SIGTERM; the server must exit with 0. */
 static inline void web_stop(struct web *w)
 {
     cr_assert_eq(harness_stop(w->p, SOON_MS), 0, "%s",

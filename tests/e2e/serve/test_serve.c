@@ -9,7 +9,7 @@
 
 TestSuite(serve, .init = harness_init, .fini = harness_fini);
 
-/* status_of - of a request as it is, with a %u for the port */
+/* Send a request as it is, with the port for its %u; return the status. */
 static int status_of(const struct web *w, const char *request)
 {
     char text[1024];
@@ -31,7 +31,7 @@ Test(serve, the_token_is_in_a_file_that_nobody_else_can_read)
     cr_assert_eq(st.st_mode & 0777, 0600);
     web_stop(&w);
     again = web_start(NULL);
-    cr_assert_str_eq(again.token, w.token, "a new start, a new token");
+    cr_assert_str_eq(again.token, w.token, "a second start made another token");
     web_stop(&again);
     cr_assert_eq(chmod(path, 0644), 0);
     cr_assert_eq(ctl("serve", NULL).status, 73);
@@ -159,7 +159,7 @@ Test(serve, a_cookie_stands_for_the_token_and_cannot_be_made)
     snprintf(more, sizeof more, "Cookie: %s\r\n", s.cookie);
     cr_assert_eq(status_with(&w, "GET", "/api/v1/queues", more), 200);
     at = strchr(more, '=') + 1;
-    *at = *at == 'f' ? 'e' : 'f'; /* a later end, with the old sum */
+    *at = *at == 'f' ? 'e' : 'f'; /* a later expiry, with the old checksum */
     cr_assert_eq(status_with(&w, "GET", "/api/v1/queues", more), 401);
     cr_assert_eq(
         web_ask(&w, "POST", "/api/v1/session", WEB_WRITE, "{\"token\":\"no\"}")
@@ -168,8 +168,8 @@ Test(serve, a_cookie_stands_for_the_token_and_cannot_be_made)
     web_stop(&w);
 }
 
-/* A browser sends the cookie to servers of others, too: to every port of the
- * host. They must not be able to change anything with it. */
+/* A browser sends the cookie to every port of the host, so also to servers of
+ * other people. With it alone they must not be able to change anything. */
 Test(serve, a_cookie_alone_changes_nothing)
 {
     const char *q = harness_queue(0, 0);
@@ -188,7 +188,7 @@ Test(serve, a_cookie_alone_changes_nothing)
              "Cookie: %s\r\nX-MQ-Request: 1\r\nX-MQ-Key: %064d\r\n", s.cookie,
              0);
     cr_assert_eq(status_with(&w, "POST", path, more), 403);
-    cr_assert_null(strstr(web_get(&w, "/"), s.key), "a page tells the key");
+    cr_assert_null(strstr(web_get(&w, "/"), s.key), "the key is in the page");
     cr_assert_null(strstr(web_get(&w, "/api/v1/overview"), s.key));
     cr_assert(!ctl_is(q, "state", "paused"));
     snprintf(more, sizeof more,
@@ -201,8 +201,8 @@ Test(serve, a_cookie_alone_changes_nothing)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* The page itself signs in: it is the same page at each address, so a person is
- * then where the link led. */
+/* The page itself signs people in. Since each address has the same page, a
+ * person then sees what the link was for. */
 Test(serve, every_address_of_a_person_answers_with_the_page)
 {
     static const char *const paths[] = {
@@ -254,7 +254,8 @@ Test(serve, signing_out_takes_the_cookie_away)
     web_stop(&w);
 }
 
-/* Files and answers are short for who has them already, and compressed. */
+/* A client that has a file or an answer already gets 304; files are
+ * compressed. */
 Test(serve, what_is_there_already_is_not_sent_again)
 {
     static const char *const paths[] = {"/", "/static/app.js", "/api/v1/queues",
@@ -281,8 +282,8 @@ Test(serve, what_is_there_already_is_not_sent_again)
     web_stop(&w);
 }
 
-/* Fifty queues then come in 60,000 bytes, with their numbers and all headers.
- * What a file says to its reader is not sent. */
+/* With files below 30,000 bytes, a page of fifty queues needs 60,000 in all.
+ * Comments in the files are not sent. */
 Test(serve, the_files_of_the_first_page_are_small)
 {
     struct web w = web_start(NULL);
@@ -336,7 +337,7 @@ Test(serve, what_keeps_it_from_starting_is_said)
               r.err);
 }
 
-/* Programs get errors as JSON with headers, people get a page or a line. */
+/* Programs get an error as JSON, with headers; people get a page or a line. */
 Test(serve, a_refusal_is_for_who_asked_and_says_what_would_do)
 {
     static const char browser[] = "Accept: text/html,*/*;q=0.8\r\n";
@@ -452,7 +453,7 @@ Test(serve, letters_come_page_by_page_and_by_error)
         {
             const char *row = json_string_value(json_object_get(one, "row"));
 
-            cr_assert_str_neq(row, last, "a letter comes twice");
+            cr_assert_str_neq(row, last, "one letter came twice");
             snprintf(last, sizeof last, "%s", row);
             seen++;
         }
@@ -475,7 +476,7 @@ Test(serve, letters_come_page_by_page_and_by_error)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Each page looks at 20,000, and says so. */
+/* A page counts the newest 20,000 letters, and says since when they died. */
 Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
 {
     struct harness_process *worker;
@@ -495,7 +496,7 @@ Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
     list = ctl_json(web_get(&w, "/api/v1/queues/%s/letters", q + 1));
     cr_assert_str_eq(json_string_value(json_object_get(list, "since")), since);
     json_decref(list);
-    /* The same set, when it is to be replayed: but for one it would be done. */
+    /* A change looks at the same 20,000: 409, because 19,999 are expected. */
     snprintf(body, sizeof body,
              "{\"filter\":{\"since\":\"%s\"},\"up_to\":"
              "\"9000000000000000000.1\",\"expect_count\":19999}",
@@ -511,7 +512,7 @@ Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Return true if no text of a JSON value has a byte that hides something. */
+/* Return true if no text in a JSON value has a character that hides others. */
 static bool is_shown(const json_t *v)
 {
     const char *text = json_string_value(v), *name;
@@ -562,7 +563,7 @@ Test(serve, a_hostile_letter_is_text_in_every_answer)
     snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1/body", q + 1);
     r = web_ask(&w, "GET", path, "", "");
     cr_assert_eq(memcmp(r->body, hostile, sizeof hostile), 0,
-                 "the body as a file is the body");
+                 "the file is not the body");
     cr_assert(strstr(r->text, "attachment;") && strstr(r->text, "sandbox"),
               "%s", r->text);
     web_stop(&w);
@@ -594,13 +595,13 @@ Test(serve, a_stream_begins_with_all_and_tells_what_changes)
     cr_assert(strstr(web_read(fd, "\"done\":1")->text, "event: queue\n"));
     harness_send_text(q, "y");
     cr_assert(strstr(web_read(fd, "event: rows\n")->text, "event: "));
-    web_stop(&w); /* a stream that is open keeps it from nothing */
+    web_stop(&w); /* it stops although a stream is open */
     close(fd);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* A stream that is opened or closed brings no look ahead: numbers over some
- * milliseconds would be drawn as those of a second. */
+/* Opening or closing a stream does not make the next look come early: a rate
+ * over some milliseconds would be drawn as that of a second. */
 Test(serve, no_rate_is_over_less_than_a_second)
 {
     const char *q = harness_queue(0, 0), *text;
@@ -624,8 +625,8 @@ Test(serve, no_rate_is_over_less_than_a_second)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Without its store a worker takes nothing: the page says so as badly as status
- * and top do. */
+/* A worker without its store takes no message. The page calls that as bad as
+ * status and top do. */
 Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)
 {
     const char *q = harness_queue(0, 0);
@@ -635,7 +636,7 @@ Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)
 
     snprintf(store, sizeof store, "%s%s/store.db", harness_state_dir(), q);
     snprintf(away, sizeof away, "%s", harness_path("store.away"));
-    /* The overview is made from the worker's files, which follow it. */
+    /* The overview reads the worker's files, which change a little later. */
     harness_until(strstr(web_get(&w, "/api/v1/queues"),
                          "\"state\":\"running\",\"severity\":\"fine\""),
                   SOON_MS);
@@ -647,14 +648,15 @@ Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)
                   SOON_MS);
     harness_until(strstr(web_get(&w, "/api/v1/overview"),
                          "\"state\":\"store.db is gone\",\"severity\":\"bad\""),
-                  2 * SOON_MS); /* it is looked at each ten seconds */
+                  2 * SOON_MS); /* the overview looks every ten seconds */
     cr_assert_eq(rename(away, store), 0);
     harness_until(ctl_is(q, "severity", "fine"), SOON_MS);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* A queue on which no worker has run is in no list, and no news. */
+/* A queue on which no worker has run is in no list, so no event reports it
+ * gone. */
 Test(serve, a_queue_without_a_worker_is_not_told_to_be_gone)
 {
     const char *q = harness_queue(0, 0), *other = harness_queue(0, 0), *text;
@@ -703,7 +705,7 @@ Test(serve, all_sparks_come_in_one_short_answer)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Return how many values of a curve of an hour are that number. */
+/* Count the values of the last hour's chart `curve` that equal `number`. */
 static size_t values_of(const struct web *w, const char *q, const char *curve,
                         double number)
 {
@@ -725,8 +727,8 @@ static uint64_t ten_seconds(void)
     return clock_wall_ns() / NS_PER_S / 10;
 }
 
-/* What a server has measured is in the charts of the next one, also after a
- * kill. A file that is no history is begun again. */
+/* The next server shows in its charts what one measured before, even if that
+ * was killed. A file that is no history is replaced. */
 Test(serve, charts_of_a_day_outlive_the_server, .timeout = 120)
 {
     const char *q = harness_queue(0, 0);
@@ -757,7 +759,7 @@ Test(serve, charts_of_a_day_outlive_the_server, .timeout = 120)
     harness_until(values_of(&w, q, "waiting", 0) > 0, SOON_MS);
     cr_assert_eq(values_of(&w, q, "waiting", 3), 0);
     cr_assert_null(strstr(harness_stderr(w.p, NULL), "web_history"));
-    /* A second server of the same directory keeps its own, in memory. */
+    /* A second server of the same directory keeps its history in memory. */
     struct web second = web_start(NULL);
     cr_assert(strstr(harness_stderr(second.p, NULL),
                      "another mqctl serve is using it"));
@@ -767,7 +769,8 @@ Test(serve, charts_of_a_day_outlive_the_server, .timeout = 120)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* One line for all queues, known by its check while its numbers change. */
+/* One line stands for all queues. Its id names the check and stays the same
+ * while the numbers change. */
 Test(serve, what_several_queues_have_is_one_finding)
 {
     struct harness_process *first, *second, *third;
@@ -817,8 +820,8 @@ Test(serve, what_several_queues_have_is_one_finding)
     cr_assert_eq(harness_stop(third, SOON_MS), 0);
 }
 
-/* Only the streams of a queue get all about it; all streams get its row, and
- * of that only what changed. */
+/* Only a queue's own streams get everything about it. All streams get its row,
+ * and in that only the values that changed. */
 Test(serve, a_stream_of_a_queue_gets_it_whole_and_others_its_changes)
 {
     const char *q = harness_queue(0, 0), *text, *rows;
@@ -839,7 +842,7 @@ Test(serve, a_stream_of_a_queue_gets_it_whole_and_others_its_changes)
     text = web_read(fd, "\"state\":\"paused\"")->text;
     rows = strstr(text, "event: rows\n");
     cr_assert(rows && strstr(rows, q), "%s", text);
-    cr_assert_null(strstr(rows, "capacity"), "what did not change: %s", rows);
+    cr_assert_null(strstr(rows, "capacity"), "an unchanged value: %s", rows);
     cr_assert_null(strstr(text, "event: queue\n"), "%s", text);
     close(fd);
     harness_until(strstr(web_get(&w, "/api/v1/queues/%s/history", q + 1),
@@ -867,7 +870,7 @@ Test(serve, a_message_is_found_by_an_id_with_blanks_around_it)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* ticks - of processor time that the server and its children have used */
+/* Return the processor time of the server and its children, in ticks. */
 static long ticks(const struct web *w)
 {
     char script[256];
@@ -891,8 +894,8 @@ Test(serve, while_nobody_listens_it_rests)
         (void)poll(NULL, 0, 100);
     used = (ticks(&w) - used) * 1000 / sysconf(_SC_CLK_TCK);
     passed = (long)(harness_now_ms() - began);
-    cr_assert_lt(used, passed / 10, "%ld ms of %ld: it looks on and on", used,
-                 passed);
+    cr_assert_lt(used, passed / 10, "%ld ms of %ld, though no page is open",
+                 used, passed);
     web_stop(&w);
 }
 
@@ -904,7 +907,7 @@ Test(serve, a_worker_that_does_not_answer_holds_up_no_overview)
     uint64_t took = UINT64_MAX;
 
     harness_signal(worker, SIGSTOP);
-    for (int i = 0; i < 3 && took >= 2500; i++) { /* on a busy machine */
+    for (int i = 0; i < 3 && took >= 2500; i++) { /* again on a busy machine */
         uint64_t began = harness_now_ms();
 
         (void)web_get(&w, "/api/v1/queues");

@@ -9,7 +9,7 @@ static const char hostile[] =
     "{\"x\":\"<script>alert(1)</script>\",\"y\":\"'><img src=x "
     "onerror=alert(1)>\"}\xe2\x80\xae\xff\xfe\x01 --> </pre></main>";
 
-/* browse - run a script of tests/web; without a program that it needs, skip */
+/* Run a script of tests/web; skip the test without a program that it needs. */
 #define browse(name, ...)                                              \
     browsed(harness_run("env", "PYTHONDONTWRITEBYTECODE=1", "python3", \
                         script(name), __VA_ARGS__))

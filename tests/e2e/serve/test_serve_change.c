@@ -184,7 +184,8 @@ Test(serve_change, a_fixed_set_of_letters_is_replayed_canary_first)
     json_decref(job);
     harness_until(ctl_number(q, "done") == 3, SOON_MS);
     cr_assert_eq(ctl_number(q, "dead"), 1);
-    harness_wait_log(w.p, "event=web_job", SOON_MS); /* for an audit */
+    harness_wait_log(w.p, "event=web_job", SOON_MS); /* the log serves as an
+                                                      * audit */
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
@@ -212,7 +213,8 @@ Test(serve_change, a_canary_that_dies_ends_its_job)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* The worker is paused: four jobs wait for a canary until the server stops. */
+/* The worker is paused, so four jobs wait for their canary until the server
+ * stops. */
 Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
 {
     struct harness_process *worker;
@@ -296,7 +298,7 @@ Test(serve_change, a_job_tells_the_last_that_was_said_and_what_the_canary_was)
 
     cr_assert(error && strstr(error, "no letter 78"), "%s", error);
     json_decref(job);
-    /* The first letter is gone: the next one is the canary, and dies. */
+    /* There is no letter 77, so letter 1 becomes the canary, and dies. */
     job = job_do(&w, q, "replay",
                  "{\"rows\":[\"77\",\"1\",\"2\",\"3\"],\"canary\":true}");
     cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
@@ -604,7 +606,8 @@ Test(serve_change, a_letter_is_sent_with_another_body)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* The letter stays dead, and its new body is in the store. */
+/* The queue is full and has no worker. The letter stays dead, with its new
+ * body. */
 Test(serve_change, an_edit_into_a_full_queue_says_what_became_of_it)
 {
     struct harness_process *worker;
@@ -802,7 +805,8 @@ Test(serve_change, a_replayed_letter_that_failed_says_that_it_waits)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* mqdlq was killed after it had marked the letter and before it sent it. */
+/* The scene kills mqdlq after it has marked the letter, before it can send
+ * it. */
 Test(serve_change, a_letter_that_may_not_be_sent_has_the_command_that_sends_it)
 {
     struct harness_process *worker, *replay;
@@ -1007,7 +1011,7 @@ Test(serve_change, letters_of_the_future_are_counted_like_others)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* `match` is refused as well: by many requests it would tell a body. */
+/* `match` is refused as well: many requests with it could reveal a body. */
 Test(serve_change, without_bodies_nothing_says_what_is_in_them)
 {
     static const char *const paths[] = {

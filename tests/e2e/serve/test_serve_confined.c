@@ -1,11 +1,11 @@
-/* test_serve_confined.c - mqctl serve may ask little of the kernel: see
- * confine.h */
+/* test_serve_confined.c - mqctl serve may make few system calls (see
+ * confine.h) */
 #include "tests/e2e/serve/serve_fixture.h"
 #include "tests/harness/preload.h"
 
 TestSuite(serve_confined, .init = harness_init, .fini = harness_fini);
 
-/* status_of - what /proc says of a process, or of "self" */
+/* Return the status file of a process, or of "self", in /proc. */
 static const char *status_of(const char *pid)
 {
     static char text[4096];
@@ -33,8 +33,8 @@ static bool filtered(pid_t pid)
            strstr(status, "\nSeccomp:\t2\n");
 }
 
-/* skip_unless_confined - where mqctl was built without libseccomp, or the
- * kernel has no such filters; a filter that the kernel refuses fails the test
+/* Skip the test if mqctl was built without libseccomp or the kernel has no
+ * filters. A filter that the kernel refuses fails the test.
  */
 static void skip_unless_confined(struct web *w)
 {
@@ -50,7 +50,8 @@ static void skip_unless_confined(struct web *w)
     cr_skip_test("no filter of system calls here");
 }
 
-/* skip_sanitized - a sanitizer makes calls of its own: confine() leaves it */
+/* Skip under a sanitizer: it makes calls of its own, so confine() does
+ * nothing. */
 static void skip_sanitized(void)
 {
     if (getenv("MQW_SANITIZED"))
@@ -115,8 +116,8 @@ Test(serve_confined, children_on_an_old_kernel_keep_no_socket_of_the_server)
 
 /* ---- somebody has taken the server over ---- */
 
-/* A call, and its errno: before the filter, after it, and with --allow-write.
- * ANY: it depends on the machine. */
+/* A call and its errno: before the filter, after it, and after it with
+ * --allow-write. ANY: the errno depends on the machine. */
 enum { ANY = -1 };
 static const struct expected {
     const char *name;
@@ -128,7 +129,7 @@ static const struct expected {
     {"local_socket", 0, 0, 0},
     {"written_code", 0, EPERM, EPERM},
     {"code_made_of_data", 0, EPERM, EPERM},
-    {"written_file", 0, 0, 0}, /* docs/web.md says so */
+    {"written_file", 0, 0, 0}, /* permitted, as docs/web.md says */
     {"other_memory", ANY, EPERM, EPERM},
     {"namespaces", ANY, EPERM, EPERM},
     {"keystrokes", ENOTTY, EPERM, EPERM},
@@ -138,8 +139,8 @@ static const struct expected {
     {"newer_call", EINVAL, ENOSYS, ENOSYS},
 };
 
-/* intrude - a server that tries all of it; what the intruder wrote. `more`: of
- * its environment, or NULL */
+/* Start a server with plugins/intruder.c, which tries all calls; return what
+ * that wrote. `more`: one more variable for its environment, or NULL. */
 static const char *intrude(const char *option, const char *more)
 {
     char preload[PRELOAD_TEXT];
@@ -158,7 +159,7 @@ static const char *intrude(const char *option, const char *more)
     return harness_run("cat", "intruder").out;
 }
 
-/* expect - the errno of a call is the one of the table */
+/* Check that the intruder noted this errno for a call. */
 static void expect(const char *text, const char *when, const char *name,
                    int err)
 {
@@ -191,7 +192,8 @@ Test(serve_confined, one_that_may_write_runs_mqdlq_and_has_no_other_right)
         expect(text, "after", all[i].name, all[i].writes);
 }
 
-/* Before Linux 4.14 nothing is noted of what is refused. */
+/* Before Linux 4.14 a filter cannot have refused calls logged; it must refuse
+ * the same calls. */
 Test(serve_confined, an_old_kernel_refuses_the_same)
 {
     const char *text = intrude(NULL, "MQW_INTRUDER_OLD=1");

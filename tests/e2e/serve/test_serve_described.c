@@ -30,7 +30,7 @@ struct exchange {
     int status;
 };
 
-/* Do one of these, and add what comes back to `out`; returns the body. */
+/* Do one exchange and append its answer to `out`; return the body. */
 static const char *exchange_do(const struct web *w, const struct exchange *x,
                                const char *q, const char *id, FILE *out)
 {
@@ -64,8 +64,8 @@ static const char *exchange_do(const struct web *w, const struct exchange *x,
     return r->body;
 }
 
-/* Each operation of the API but the stream of events. A handler gives up on
- * "bad", fails for "wait", and holds the group of a letter. */
+/* Call each operation of the API except the stream of events. The handler makes
+ * "bad" a dead letter, which holds its group, and fails for all else. */
 Test(serve_described, each_answer_is_as_described)
 {
     static const struct exchange looks[] = {
@@ -165,7 +165,7 @@ Test(serve_described, each_answer_is_as_described)
     check(harness_path("answers"));
 }
 
-/* An error is a problem, whoever asks for what. */
+/* Each error is a problem document of RFC 9457, no matter what was asked. */
 Test(serve_described, each_refusal_is_a_problem)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* test_serve_further.c - mqctl serve: a filter that matches old letters
- * alone */
+/* test_serve_further.c - mqctl serve: filters that match old letters, and
+ * unused queues */
 #include <mqueue.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -12,7 +12,7 @@ TestSuite(serve_further, .init = preload_init, .fini = harness_fini);
 enum { STEP = 2000, MANY = 2 * STEP + 100 };
 static const char newest[] = "9000000000000000000.1";
 
-/* hurried - a server whose answers never have time for a second step */
+/* Start a server whose clock leaps: no answer has time for a second step. */
 static struct web hurried(void)
 {
     char preload[PRELOAD_TEXT];
@@ -24,9 +24,9 @@ static struct web hurried(void)
                             "CLOCK_LEAP=60")}));
 }
 
-/* answers_until - how many answers there are from the newest letter on, until
- * one has a letter or nothing is older; *found: letters of the last. An answer
- * without a letter that is not the last one says how far it looked. */
+/* Ask from the newest letter back until an answer has a letter or nothing is
+ * older. Return the number of answers; *found: letters in the last. An empty
+ * answer says how far it looked, unless it is the last. */
 static unsigned answers_until(const struct web *w, const char *q,
                               const char *filter, size_t *found)
 {
@@ -52,7 +52,7 @@ static unsigned answers_until(const struct web *w, const char *q,
     return n;
 }
 
-/* The oldest of all but one is the one that matches. */
+/* "exit 9" matches one letter, which is older than thousands of others. */
 Test(serve_further, an_old_letter_is_found_in_one_answer_or_from_link_to_link)
 {
     struct harness_process *worker;
@@ -74,7 +74,7 @@ Test(serve_further, an_old_letter_is_found_in_one_answer_or_from_link_to_link)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* Without a filter, and with one of times alone, the newest are there. */
+/* Without a filter, or with times only, the first answer has letters. */
 Test(serve_further, what_every_letter_matches_costs_no_search)
 {
     struct harness_process *worker;
@@ -91,7 +91,7 @@ Test(serve_further, what_every_letter_matches_costs_no_search)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* later - a server whose clock is ahead by 11 minutes */
+/* Start a server whose clock is 11 minutes ahead. */
 static struct web later(void)
 {
     char preload[PRELOAD_TEXT], file[4096];
@@ -104,8 +104,8 @@ static struct web later(void)
         .env = HARNESS_LIST(preload_text(preload, "clock_shift"), file)}));
 }
 
-/* orphans - the one finding about queues that no process has open; NULL: none.
- * The caller frees it. */
+/* Return the one finding about queues that no process has open, which the
+ * caller frees; NULL: there is none. */
 static json_t *orphans(const struct web *w)
 {
     json_t *o = ctl_json(web_get(w, "/api/v1/findings")), *one, *found = NULL;
@@ -124,8 +124,8 @@ static json_t *orphans(const struct web *w)
     return found;
 }
 
-/* The messages of a beginner are not to be deleted first, and the number of
- * messages and the age make no other finding. */
+/* The fix saves a beginner's messages before it speaks of deleting them. The id
+ * of the finding stays the same when the numbers in it change. */
 Test(serve_further, a_queue_that_nothing_has_open_is_one_finding_that_saves_it)
 {
     struct mq_attr attr = {.mq_maxmsg = 3, .mq_msgsize = 16};

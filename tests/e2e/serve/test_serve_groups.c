@@ -3,7 +3,7 @@
 
 TestSuite(serve_groups, .init = harness_init, .fini = harness_fini);
 
-/* steered - an order for a group; its status */
+/* Send an order for a group; return the status of the answer. */
 static int steered(const struct web *w, const char *q, const char *word,
                    const char *body)
 {
@@ -13,7 +13,7 @@ static int steered(const struct web *w, const char *q, const char *word,
     return web_ask(w, "POST", path, WEB_WRITE, body)->status;
 }
 
-/* group_is - whether a group is in that state */
+/* Return whether a group is in that state. */
 static bool group_is(const struct web *w, const char *q, const char *key,
                      const char *state, bool closing)
 {
@@ -33,8 +33,8 @@ static bool group_is(const struct web *w, const char *q, const char *key,
     return is;
 }
 
-/* mixed - a worker with group a held by letter 1, and group b that waits an
- * hour for its next attempt; one more message in each */
+/* Start a worker whose group a<b> is held by letter 1 and whose group b waits
+ * an hour for its next attempt; send one more message to each. */
 static struct harness_process *mixed(const char *q)
 {
     struct harness_process *w = ctl_worker(
@@ -85,7 +85,7 @@ Test(serve_groups, one_is_released_closed_and_opened)
     harness_until(group_is(&w, q, "a<b>", "held", false), SOON_MS);
     cr_assert_eq(steered(&w, q, "release", "{\"group\":\"a<b>\"}"), 200);
     harness_until_lines("runs", 1, SOON_MS);
-    cr_assert_eq(ctl_number(q, "dead"), 1, "its letter is kept");
+    cr_assert_eq(ctl_number(q, "dead"), 1, "release removed the letter");
     harness_until(group_is(&w, q, "b", "blocked", false), SOON_MS);
     cr_assert_eq(steered(&w, q, "close", "{\"group\":\"b\"}"), 200);
     cr_assert(group_is(&w, q, "b", "blocked", true));

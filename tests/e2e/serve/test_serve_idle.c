@@ -7,12 +7,12 @@
 TestSuite(serve_idle, .init = harness_init, .fini = harness_fini,
           .timeout = 300);
 
-/* Looks at a queue, each of which opens the pidfile. After MANY the looks are
- * less frequent, until one finds a change. */
+/* Numbers of looks that the server takes at a queue; each look opens the
+ * pidfile. After MANY without a change, looks become less frequent. */
 #define LOOKS 5
 #define MANY  13
 
-/* stream_open - a page that shows all queues: they are looked at each second */
+/* Open the stream of a page with all queues, which is looked at each second. */
 static int stream_open(const struct web *w)
 {
     char request[512];
@@ -26,8 +26,8 @@ static int stream_open(const struct web *w)
     return fd;
 }
 
-/* quiet_until - several looks were taken in a row, without opening the store or
- * touching its files */
+/* Wait until the server took `most` looks in a row that neither opened the
+ * store nor changed a file time. */
 static void quiet_until(const char *q, int most)
 {
     char folder[4096], events[4096] __attribute__((aligned(8)));
@@ -64,8 +64,8 @@ static void dead_until(int stream, unsigned n)
     cr_assert(strstr(web_read(stream, text)->text, text), "%s", text);
 }
 
-/* Open a second page while looks are rare: the next look comes a second after
- * the last, although another page is open. Try again on a busy machine. */
+/* Open a second page while looks are rare: it makes the next look come within a
+ * second (1600 ms here). Try three times, as the machine may be busy. */
 static void new_page_until_looked(const struct web *w, const char *q)
 {
     uint64_t took = UINT64_MAX;
@@ -74,7 +74,7 @@ static void new_page_until_looked(const struct web *w, const char *q)
         uint64_t began;
         int page;
 
-        quiet_until(q, i ? MANY : 1); /* the end of a look */
+        quiet_until(q, i ? MANY : 1); /* begin right after a look */
         began = harness_now_ms();
         page = stream_open(w);
         quiet_until(q, 1);

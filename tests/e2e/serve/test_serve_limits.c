@@ -12,7 +12,7 @@ TestSuite(serve_limits, .init = harness_init, .fini = harness_fini);
 
 #define MOST_KB (32 << 10)
 
-/* memory_kb - resident, of the server */
+/* Return the largest resident size that the server had. */
 static long memory_kb(const struct web *w)
 {
     char path[64], line[256];
@@ -29,7 +29,7 @@ static long memory_kb(const struct web *w)
     return kb;
 }
 
-/* lives - it answers, and is as small as it should be */
+/* Check that the server answers, and that it stayed below MOST_KB of memory. */
 static void lives(const struct web *w)
 {
     cr_assert(strstr(web_get(w, "/healthz"), "ok"));
@@ -136,14 +136,14 @@ static size_t halves_open(const struct web *w)
     (void)setrlimit(RLIMIT_NOFILE, &files);
     for (n = 0; n < HALF_MOST && n + 64 < files.rlim_cur; n++) {
         halves[n] = half_open(w);
-        /* One that came before is still let in. */
+        /* A client that comes in between is still answered. */
         if (n % 2000 == 1000)
             lives(w);
     }
     return n;
 }
 
-/* open_count - how many of them the server has not closed */
+/* Count the half requests whose connection the server has not closed. */
 static size_t open_count(size_t n)
 {
     size_t count = 0;

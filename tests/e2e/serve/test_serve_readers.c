@@ -15,7 +15,7 @@ TestSuite(serve_readers, .init = harness_init, .fini = harness_fini);
 
 #define GROUP "daemon" /* on every Linux */
 
-/* Somebody who is in that group, and somebody who is not. */
+/* Run a program as a user who is in that group, or as one who is not. */
 #define member(...)                                                          \
     harness_run("setpriv", "--reuid=65534", "--regid=65534",                 \
                 "--groups=" GROUP, "--inh-caps=-all", "--ambient-caps=-all", \
@@ -24,8 +24,8 @@ TestSuite(serve_readers, .init = harness_init, .fini = harness_fini);
     harness_run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", \
                 "--inh-caps=-all", "--ambient-caps=-all", __VA_ARGS__)
 
-/* needs_root - others can come into the scratch directory, not into the state
- * directory */
+/* Let other users into the scratch directory, but not into the state directory.
+ * Skip the test without root. */
 static void needs_root(void)
 {
     if (member("true").status != 0)
@@ -66,7 +66,7 @@ Test(serve_readers, one_of_the_group_sees_all_and_changes_nothing)
 
     r = member("cat", token);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_eq(strncmp(r.out, w.token, 64), 0, "the token of the page");
+    cr_assert_eq(strncmp(r.out, w.token, 64), 0, "not the page's token");
     cr_assert_neq(stranger("cat", token).status, 0);
 
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
@@ -81,7 +81,7 @@ Test(serve_readers, one_of_the_group_sees_all_and_changes_nothing)
     cr_assert_eq(web_ask(&w, "PATCH", path, WEB_WRITE, "{}")->status, 403);
 
     snprintf(path, sizeof path, "%s%s/store.db", harness_state_dir(), q);
-    cr_assert_neq(member("cat", path).status, 0, "the store is not theirs");
+    cr_assert_neq(member("cat", path).status, 0, "the group reads the store");
     r = member(harness_bin("mqctl"), "pause", "--state-dir",
                harness_state_dir(), q);
     cr_assert_neq(r.status, 0, "%s", r.out);
@@ -108,7 +108,7 @@ Test(serve_readers, its_token_is_never_that_of_a_page_that_may_write)
     r = ctl("serve", "--token-file", token, "--allow-write");
     cr_assert_eq(r.status, 73, "the group knows it: %d %s", r.status, r.err);
     r = ctl("serve", "--token-file", token, "--group", "0");
-    cr_assert_eq(r.status, 73, "it is another group's: %s", r.err);
+    cr_assert_eq(r.status, 73, "a token of another group: %s", r.err);
     r = ctl("serve", "--token-file", token, "--group", GROUP, "--allow-write");
     cr_assert_eq(r.status, 64);
     cr_assert(strstr(r.err, "leave out --allow-write"), "%s", r.err);
@@ -129,7 +129,7 @@ Test(serve_readers, its_token_is_never_that_of_a_page_that_may_write)
     web_stop(&w);
 }
 
-/* killed_at - a start with --group that dies as it makes that system call */
+/* Start a server with --group that is killed when it makes that system call. */
 static void killed_at(unsigned call, const char *token)
 {
     struct sock_filter steps[] = {
@@ -154,7 +154,7 @@ static void killed_at(unsigned call, const char *token)
     cr_assert(WIFSIGNALED(status), "call %u: %d", call, status);
 }
 
-/* beside - the files of the token, and those beside it */
+/* List the token file and the files whose names begin like its name. */
 static const char *beside(void)
 {
     return harness_run("sh", "-c", "ls -d look.token*").out;
@@ -175,7 +175,8 @@ Test(serve_readers, a_start_that_is_killed_leaves_no_token_of_another_mode)
                      beside());
     }
     w = readers_start(token);
-    cr_assert_str_eq(beside(), "look.token\n", "what the killed ones left");
+    cr_assert_str_eq(beside(), "look.token\n",
+                     "a killed server's file is left");
     web_stop(&w);
 }
 
@@ -206,8 +207,9 @@ Test(serve_readers, a_server_without_rights_gives_it_to_a_group_of_its_own)
                  harness_path("theirs/token"));
     cr_assert_eq(r.status, 73, "%d %s", r.status, r.err);
     cr_assert(strstr(r.err, "run as a member of the --group"), "%s", r.err);
-    cr_assert(!harness_exists("theirs/token"), "nothing is left");
-    /* The token comes before the address: this one ends there. */
+    cr_assert(!harness_exists("theirs/token"), "a token is left");
+    /* The server makes the token before it looks at the address, and fails
+     * there. */
     r = member(harness_bin("mqctl"), "serve", "--state-dir",
                harness_path("theirs/state"), "--group", GROUP, "--token-file",
                harness_path("theirs/token"), "--listen", "nonsense");

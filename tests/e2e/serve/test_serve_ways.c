@@ -1,10 +1,10 @@
-/* test_serve_ways.c - mqctl serve: the ways to it: TLS, a socket that is
- * handed over, a proxy */
+/* test_serve_ways.c - mqctl serve is reached by TLS, by a socket that is handed
+ * over, and by a proxy */
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve_ways, .init = harness_init, .fini = harness_fini);
 
-/* ready - until its one line is there */
+/* Wait for the server's line with its address; return its output. */
 static const char *ready(struct harness_process *p)
 {
     harness_until(strchr(harness_stdout(p, NULL), '\n') || !harness_running(p),
@@ -71,7 +71,7 @@ Test(serve_ways, a_socket_that_is_handed_over_is_served)
     cr_assert_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
     cr_assert_eq(listen(fd, 16), 0);
     cr_assert_eq(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    /* As systemd does: the socket is descriptor 3 of that very process. */
+    /* As with systemd, the server itself gets the socket, as descriptor 3. */
     snprintf(command, sizeof command,
              "exec 3<&%d; LISTEN_PID=$$ LISTEN_FDS=1 exec %s serve "
              "--state-dir %s",
@@ -104,7 +104,7 @@ Test(serve_ways, behind_a_proxy_the_user_goes_to_the_log)
                  200);
     harness_wait_log(w.p, "user=ada", SOON_MS);
     cr_assert(!strstr(harness_stderr(plain.p, NULL), "user=eve"),
-              "anybody can send that header");
+              "the log names a user without --behind-proxy");
     web_stop(&plain);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
