@@ -14,7 +14,7 @@ TestSuite(mqctl, .init = harness_init, .fini = harness_fini);
 
 #define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
 
-/* open_gate - handlers of GATE end */
+/* Let the handlers that wait in GATE exit. */
 static void open_gate(void)
 {
     harness_write("open", "", 0);
@@ -158,7 +158,7 @@ Test(mqctl, no_state_directory_is_73_and_named)
     cr_assert_not_null(strstr(r.err, "/nonexistent/mqw"), "%s", r.err);
 }
 
-/* mqctl VERB --state-dir ... QUEUE as another user */
+/* Run mqctl VERB --state-dir ... QUEUE as another user. */
 static struct harness_result foreign(const char *verb, const char *q)
 {
     return harness_run("setpriv", "--reuid=65534", "--clear-groups",
@@ -191,8 +191,8 @@ Test(mqctl, a_folder_of_somebody_else_is_77_and_nothing_is_said_of_chown)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Nobody can open the state directory; root can, and is not told to run a
- * worker there that would be refused. */
+/* The user nobody cannot open the state directory. Root can, but a worker of
+ * root would be refused there, so doctor must name the owner's command. */
 Test(mqctl, doctor_says_whose_a_shut_state_directory_is)
 {
     const char *q = harness_queue(0, 0);
@@ -244,7 +244,7 @@ Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
     cr_assert_not_null(strstr(r.err, "version"), "%s", r.err);
 }
 
-/* As a start leaves it that finds too little memory. */
+/* A start that finds too little memory leaves such an empty file. */
 Test(mqctl, empty_counters_are_not_called_somebody_else_s)
 {
     const char *q = harness_queue(0, 0);
@@ -259,7 +259,7 @@ Test(mqctl, empty_counters_are_not_called_somebody_else_s)
     cr_assert_null(strstr(r.out, "run as the owner"), "%s", r.out);
 }
 
-/* A stop keeps what waits: it is in no group, so behind nobody. */
+/* The message that a stop interrupted has no group, so no group blocks it. */
 Test(mqctl, status_says_what_waits_in_the_store_for_what)
 {
     const char *q = harness_queue(0, 0);
@@ -321,7 +321,7 @@ Test(mqctl, help_that_cannot_be_written_is_a_failure)
 
 /* ---- pause and resume ---- */
 
-/* paused - what status says */
+/* Return whether status says that the worker is paused. */
 static bool paused(const char *q)
 {
     json_t *o = ctl_status(q);
@@ -389,7 +389,7 @@ Test(mqctl, one_order_for_several_workers_and_for_all)
     cr_assert(strstr(r.out, a) && strstr(r.out, b) && !strstr(r.out, idle),
               "%s", r.out);
     cr_assert_not(paused(b));
-    /* What may be a mistyped duration pauses nothing. */
+    /* A name that may be a mistyped duration pauses no queue. */
     cr_assert_eq(ctl("pause", a, "10mins").status, 64);
     cr_assert_eq(ctl("pause", "10m", a).status, 64);
     cr_assert_eq(ctl("pause", a, "10m", b).status, 64);
@@ -397,7 +397,8 @@ Test(mqctl, one_order_for_several_workers_and_for_all)
     cr_assert_eq(ctl("pause", "--all", a).status, 64);
     cr_assert_eq(ctl("pause", NULL).status, 64);
     cr_assert_not(paused(a));
-    r = ctl("pause", a, idle); /* the highest status; the other one is done */
+    r = ctl("pause", a, idle); /* the highest status counts; `a` is paused all
+                                * the same */
     cr_assert_eq(r.status, 69, "%s", r.err);
     cr_assert_not_null(strstr(r.err, idle), "%s", r.err);
     cr_assert(paused(a));
@@ -435,7 +436,7 @@ Test(mqctl, a_signal_does_not_end_a_pause_of_mqctl_and_resume_ends_both)
     ctl_out("pause", q);
     harness_signal(w, SIGUSR2);
     harness_signal(w, SIGCONT);
-    /* TTIN comes after CONT: once it has been obeyed, so has CONT. */
+    /* The worker obeys CONT before TTIN, which it got later. */
     harness_signal(w, SIGTTIN);
     harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
     cr_assert(paused(q));
@@ -477,7 +478,7 @@ Test(mqctl, a_pause_outlives_a_kill_and_a_stop_until_resume)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* pause_file - the path of the note in the folder of a queue */
+/* Return the path of the file that notes a pause, in the folder of a queue. */
 static const char *pause_file(const char *q)
 {
     static char path[4096];
@@ -486,7 +487,8 @@ static const char *pause_file(const char *q)
     return path;
 }
 
-/* A write in the folder has the worker look at its files, and at the note. */
+/* Each change in the folder makes the worker check its files, the pause file
+ * too. */
 Test(mqctl, a_pause_is_written_once_and_again_only_if_it_is_gone)
 {
     const char *q = harness_queue(0, 0);
@@ -692,7 +694,7 @@ Test(mqctl, resume_says_so_if_nothing_was_paused)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Where there is none, the name is wrong; where there is one, no worker is. */
+/* 66 means that there is no such queue, 69 that a queue has no worker. */
 Test(mqctl, a_mistyped_queue_is_66_and_the_one_that_is_meant_is_named)
 {
     const char *q = harness_queue(2, 64);
@@ -767,7 +769,7 @@ Test(mqctl, an_id_that_is_wrong_is_64_and_says_in_what)
     }
 }
 
-/* Each name of one letter is one change away from the other. */
+/* All names of one letter differ by one change, so none is a likely guess. */
 Test(mqctl, no_queue_is_guessed_for_a_name_of_one_letter)
 {
     char path[PATH_MAX];
@@ -824,7 +826,7 @@ Test(mqctl, a_higher_cap_starts_handlers_at_once_and_a_lower_one_ends_none)
     cr_assert_eq(ctl_number(q, "in_flight"), 4);
     open_gate();
     harness_until_lines("ended", 8, SOON_MS);
-    cr_assert_eq(harness_lines("started"), 8, "nothing twice");
+    cr_assert_eq(harness_lines("started"), 8, "one ran twice");
     harness_until(ctl_number(q, "done") == 8, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
@@ -947,7 +949,7 @@ Test(mqctl, status_tells_what_runs)
     cr_assert(text && text[0] == '/' && strstr(text, "/sh"), "%s", text);
     cr_assert_str_eq(json_string_value(json_object_get(flags, "max-attempts")),
                      "7");
-    cr_assert_null(json_object_get(flags, "jitter"), "it is at its default");
+    cr_assert_null(json_object_get(flags, "jitter"), "a default is listed");
     cr_assert_str_eq(json_string_value(json_object_get(o, "handler")), "exec");
     cr_assert_not_null(json_string_value(json_object_get(o, "version")));
     cr_assert_not_null(json_string_value(json_object_get(o, "user")));
@@ -955,12 +957,12 @@ Test(mqctl, status_tells_what_runs)
     ctl_out("set", q, "jitter=0");
     o = ctl_status(q);
     flags = json_object_get(o, "flags");
-    cr_assert_null(json_object_get(flags, "jitter"), "not at the start");
+    cr_assert_null(json_object_get(flags, "jitter"), "set later, not a flag");
     json_decref(o);
     cr_assert_not_null(strstr(ctl_out("status", q), "--max-attempts=7"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     o = ctl_json(ctl("status", "--json", q).out);
-    cr_assert(json_is_null(json_object_get(o, "command")), "without a worker");
+    cr_assert(json_is_null(json_object_get(o, "command")), "no worker runs");
     text = json_string_value(json_object_get(o, "state_dir"));
     cr_assert(text && strstr(text, harness_state_dir()) == text, "%s", text);
     json_decref(o);
@@ -984,7 +986,7 @@ Test(mqctl, wait_comes_back_when_the_worker_has_gone_and_not_before)
     harness_until(strstr(harness_stdout(waits, NULL), "draining"), SOON_MS);
     open_gate();
     cr_assert_eq(harness_wait(waits, SOON_MS), 0);
-    cr_assert_eq(harness_lines("ended"), 1, "it came back before the end");
+    cr_assert_eq(harness_lines("ended"), 1, "--wait returned early");
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
     cr_assert_eq(ctl("stop", "--wait", q).status, 69);
 }
@@ -1026,7 +1028,7 @@ Test(mqctl, stop_gives_the_grace_and_quit_gives_none)
 
 /* ---- the socket ---- */
 
-/* dial - a connection to the worker's socket, as any program would make one */
+/* Connect to the worker's socket as any program could. */
 static int dial(const char *q)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -1053,7 +1055,7 @@ Test(mqctl, the_socket_is_for_its_owner_and_goes_with_the_worker)
     cr_assert_eq(ctl("pause", q).status, 69);
 }
 
-/* answer_to - what the worker says to a request of a raw client */
+/* Send a request as a raw client; return the worker's answer. */
 static const char *answer_to(int fd, const char *request)
 {
     static char answer[4096];
@@ -1113,8 +1115,8 @@ static bool childless(const struct harness_process *w)
                 .out[0];
 }
 
-/* Clients go away in the middle of a request, and handlers hang and leave a
- * process behind: `dead` letters in all are left of those. */
+/* Let clients leave in the middle of a request, and handlers hang with a
+ * process in the background. Wait until there are `dead` letters in all. */
 static void abandon(const char *q, long dead)
 {
     static const char *const requests[] = {"status\n", "sta",       "running\n",
@@ -1163,7 +1165,8 @@ Test(mqctl, another_user_is_refused)
         cr_skip_test("only root can become another user");
     w = ctl_worker(q, "--", "true");
     const char *path = harness_path("%s%s", harness_state_dir(), q);
-    /* The folder is closed to others; so is what the kernel says of them. */
+    /* Open folder and socket to all, so that the worker itself has to
+     * refuse. */
     cr_assert_eq(chmod(harness_state_dir(), 0777), 0);
     cr_assert_eq(chmod(harness_dir(), 0777), 0);
     cr_assert_eq(chmod(path, 0711), 0);
@@ -1173,7 +1176,7 @@ Test(mqctl, another_user_is_refused)
     cr_assert_eq(seteuid(0), 0);
     cr_assert_gt(read(fd, line, sizeof line - 1), 0);
     cr_assert_not_null(strstr(line, "\"ok\":false"), "%s", line);
-    cr_assert_eq(read(fd, line, sizeof line), 0, "and is hung up on");
+    cr_assert_eq(read(fd, line, sizeof line), 0, "it is not closed");
     close(fd);
     harness_wait_log(w, "event=control_refused", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -1188,7 +1191,7 @@ Test(mqctl, clients_that_are_stuck_hurt_nobody)
 
     for (size_t i = 0; i < 20; i++)
         mute[i] = dial(q); /* and say nothing */
-    /* One that asks and never reads, until it is dropped. */
+    /* A client that asks and never reads, until the worker drops it. */
     memset(junk, 'x', sizeof junk);
     for (size_t i = 0; i < sizeof junk; i += 7)
         memcpy(junk + i, "status\n",

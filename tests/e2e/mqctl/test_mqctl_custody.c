@@ -1,4 +1,4 @@
-/* test_mqctl_custody.c - mqctl: what it says of messages that were received
+/* test_mqctl_custody.c - mqctl: what it says about messages that were received
  * and are not finished */
 #include <time.h>
 #include <limits.h>
@@ -11,13 +11,13 @@ TestSuite(mqctl_custody, .init = harness_init, .fini = harness_fini);
 
 #define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
 
-/* told - what explain says of a message, a sentence */
+/* Return the sentence of explain about a message. */
 static const char *told(const char *q, const char *id)
 {
     return ctl_good(ctl("explain", q, id));
 }
 
-/* interrupted - whether it says that it ran, and will again */
+/* Return whether explain says that the message ran and will run again. */
 static bool interrupted(const char *q, const char *id)
 {
     const char *text = told(q, id);
@@ -55,7 +55,7 @@ Test(mqctl_custody, explain_of_a_message_that_quit_interrupted)
     cr_assert(interrupted(q, id), "%s", told(q, id));
 }
 
-/* The worker that comes after has one thread, and another message in it. */
+/* The next worker has one handler, so one of the two messages waits. */
 Test(mqctl_custody,
      explain_counts_the_crashes_of_a_message_that_is_to_run_again)
 {
@@ -97,7 +97,7 @@ Test(mqctl_custody, explain_of_a_number_speaks_of_a_letter)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* The queue may hold the message, so that it was never sent is said last. */
+/* The message may still be in the queue, so "never sent" comes last. */
 Test(mqctl_custody, explain_of_an_unknown_id_speaks_of_the_queue_first)
 {
     const char *q = harness_queue(0, 0), *id, *text;
@@ -127,7 +127,7 @@ Test(mqctl_custody, explain_of_an_unknown_id_speaks_of_the_queue_first)
 
 /* ---- status, doctor, metrics ---- */
 
-/* is_null - a field of the first object, which is there */
+/* Return whether a field, which must exist, is null. */
 static bool is_null(const json_t *o, const char *field)
 {
     const json_t *value = json_object_get(o, field);
@@ -178,7 +178,7 @@ Test(mqctl_custody, when_the_last_message_was_received_outlives_the_worker)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* send_group - a message of a group */
+/* Send a message of a group. */
 static void send_group(const char *q, const char *group, const char *body)
 {
     cr_assert_eq(harness_run("mqsend", "--group", group, q, body).status, 0);
@@ -207,7 +207,7 @@ Test(mqctl_custody, status_counts_what_waits_in_slots_behind_a_failed_head)
     age = oldest(q, "held");
     cr_assert_geq(age, 0);
     cr_assert_geq(oldest(q, "waiting"), age, "it is the older one");
-    cr_assert_eq(oldest(q, "parked"), -1, "there is none");
+    cr_assert_eq(oldest(q, "parked"), -1, "no message is parked");
     cr_assert(strstr(out, "oldest           waiting received ") &&
                   strstr(out, ", received and waiting for "),
               "%s", out);
@@ -217,7 +217,7 @@ Test(mqctl_custody, status_counts_what_waits_in_slots_behind_a_failed_head)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* make_older - as if all waiting messages had been due for ten minutes more */
+/* Make all waiting messages due ten minutes earlier. */
 static void make_older(const char *q)
 {
     sqlite3 *db;
@@ -235,7 +235,8 @@ static void make_older(const char *q)
     sqlite3_close(db);
 }
 
-/* A retry that runs is still in the store, with a due time in the past. */
+/* A running retry is still in the store with a due time in the past, but is not
+ * overdue. */
 Test(mqctl_custody, overdue_is_what_is_due_and_has_no_handler)
 {
     const char *q = harness_queue(0, 0), *out;
@@ -375,7 +376,8 @@ Test(mqctl_custody, a_retry_that_runs_is_in_flight_and_does_not_wait)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Its child takes what comes and answers nothing until it is let. */
+/* The child takes three messages and answers them when the file "open"
+ * exists. */
 Test(mqctl_custody, capacity_is_concurrency_times_window)
 {
     const char *q = harness_queue(0, 0), *out;
@@ -467,7 +469,8 @@ Test(mqctl_custody, what_is_not_known_without_a_worker_is_null_not_missing)
     json_decref(o);
 }
 
-/* Every field that the page lists, whatever is known of it. */
+/* status --json has every field of the man page, also where nothing is
+ * known. */
 Test(mqctl_custody, json_has_every_field_that_the_page_names)
 {
     const char *q = harness_queue(0, 0);
@@ -487,7 +490,7 @@ Test(mqctl_custody, json_has_every_field_that_the_page_names)
     cr_assert_null(strstr(r.out, "missing"), "%s", r.out);
 }
 
-/* total - a number over all runs, as status --json has it */
+/* Return a number over all runs of the worker, as status --json has it. */
 static long total(const char *q, const char *name)
 {
     json_t *o = ctl_status(q);
@@ -498,7 +501,7 @@ static long total(const char *q, const char *name)
     return n;
 }
 
-/* What Prometheus calls a counter must not start anew with each run. */
+/* A Prometheus counter must not begin at 0 with each run. */
 Test(mqctl_custody, counters_go_on_over_kills_and_restarts)
 {
     const char *q = harness_queue(0, 0);

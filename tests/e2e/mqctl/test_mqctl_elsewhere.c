@@ -11,14 +11,14 @@
 
 TestSuite(elsewhere, .init = harness_init, .fini = harness_fini);
 
-/* folder - of the queue, in the state directory */
+/* Return the queue's folder in the state directory. */
 static const char *folder(const char *q)
 {
     return harness_path("%s%s", harness_state_dir(), q);
 }
 
-/* never_killed - doctor sees the worker, and nobody is told to end it, nor to
- * start another one */
+/* Check that doctor sees the worker and advises neither to kill it nor to start
+ * another. Return what doctor printed. */
 static const char *never_killed(const struct harness_process *w, const char *q)
 {
     struct harness_result r = ctl("doctor", q);
@@ -33,7 +33,7 @@ static const char *never_killed(const struct harness_process *w, const char *q)
     return r.out;
 }
 
-/* not_seen - and that its files are to come back */
+/* Check the same, and that status and doctor say how to get the files back. */
 static void not_seen(const struct harness_process *w, const char *q)
 {
     const char *out = never_killed(w, q), *err = ctl("status", q).err;
@@ -53,7 +53,7 @@ Test(elsewhere, the_folder_was_moved)
 
     cr_assert_eq(rename(folder(q), away), 0);
     not_seen(w, q);
-    cr_assert(strstr(never_killed(w, q), "/away"), "where it is now");
+    cr_assert(strstr(never_killed(w, q), "/away"), "no new place");
     cr_assert_eq(rename(away, folder(q)), 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
@@ -63,7 +63,8 @@ Test(elsewhere, the_folder_was_removed)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--", "true");
 
-    harness_signal(w, SIGSTOP); /* it does not write it again yet */
+    harness_signal(w, SIGSTOP); /* so that it cannot write the folder again
+                                 * yet */
     harness_run("rm", "-r", folder(q));
     not_seen(w, q);
     harness_signal(w, SIGCONT);
@@ -120,7 +121,7 @@ Test(elsewhere, it_has_another_state_directory)
     r = harness_run("mqctl", "remove", "--state-dir", other, q);
     cr_assert_eq(r.status, 69);
     cr_assert(strstr(r.err, "mqctl drain --state-dir"), "%s", r.err);
-    cr_assert_eq(harness_queue_length(q), 0, "it is there");
+    cr_assert_eq(harness_queue_length(q), 0, "it was removed");
     r = harness_run("mqctl", "remove", "--force", "--state-dir", other, q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);

@@ -1,4 +1,4 @@
-/* test_mqctl_forget.c - mqctl forget: what was kept of a queue that is gone */
+/* test_mqctl_forget.c - mqctl forget: what was kept of a removed queue */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 TestSuite(mqctl_forget, .init = harness_init, .fini = harness_fini);
 
-/* folder - of the queue, in the state directory, or below another one there */
+/* Return the queue's folder in the state directory or in its folder `below`. */
 static const char *folder(const char *below, const char *q)
 {
     static char path[4200];
@@ -24,7 +24,8 @@ static bool there(const char *below, const char *q)
     return access(folder(below, q), F_OK) == 0;
 }
 
-/* shown - by any that lists queues; where there is none they may say so */
+/* Return whether any verb that lists queues shows it. Without any queue the
+ * verbs may fail. */
 static bool shown(const char *q)
 {
     static const char *const verbs[][4] = {
@@ -39,8 +40,8 @@ static bool shown(const char *q)
     return false;
 }
 
-/* worked - a queue that a worker ran on, with `letters` dead letters and one
- * that waits if `waits` */
+/* Run a worker on a queue until it has `letters` dead letters and, if `waits`,
+ * a waiting message. */
 static void worked(const char *q, int letters, bool waits)
 {
     struct harness_process *w =
@@ -56,15 +57,14 @@ static void worked(const char *q, int letters, bool waits)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* used - a queue that a worker ran on, with `letters` dead letters and one that
- * waits if `waits`; it is gone but for what was kept */
+/* Do the same and remove the queue, so that only the saved state is left. */
 static void used(const char *q, int letters, bool waits)
 {
     worked(q, letters, waits);
     cr_assert_eq(ctl("remove", "-q", q).status, 0);
 }
 
-/* remove_says - what is kept, and the command that throws it away */
+/* Remove the queue; check that remove says what is kept, and for how long. */
 static void remove_says(const char *q, const char *kept)
 {
     struct harness_result r = ctl("remove", q);
@@ -139,7 +139,7 @@ Test(mqctl_forget, messages_are_thrown_away_by_force_only_and_counted)
              q);
     cr_assert_str_eq(ctl_out("forget", "--force", "--dry-run", "--json", q),
                      want);
-    cr_assert(there("", q), "a dry run removes nothing");
+    cr_assert(there("", q), "a dry run removed the folder");
     r = ctl("forget", "--force", q);
     cr_assert_not_null(
         strstr(r.out, "forgotten, and deleted: 1 waiting, 2 dead letters"),
@@ -149,7 +149,7 @@ Test(mqctl_forget, messages_are_thrown_away_by_force_only_and_counted)
     cr_assert_str_eq(ctl_out("forget", "-q", "--force", q), "");
 }
 
-/* A cancelled message waits only for the next worker, which ends it. */
+/* A cancelled message only waits for the next worker to record its end. */
 Test(mqctl_forget, cancelled_messages_are_not_saved_and_have_no_age)
 {
     const char *q = harness_queue(0, 0);
@@ -232,7 +232,7 @@ Test(mqctl_forget, what_a_kill_left_in_flight_goes_with_its_runtime_folder)
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, "1 in flight"), "%s", r.out);
     cr_assert_not(shown(q));
-    /* Nothing of it is found by a worker of that name. */
+    /* A new worker starts as if nothing had been there. */
     q = harness_queue(0, 0);
     w = ctl_worker(q, "--exit-when-idle", "--", "true");
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
@@ -248,14 +248,14 @@ Test(mqctl_forget, what_a_crash_left_is_removed_by_the_next_one)
     snprintf(from, sizeof from, "%s", folder("", q));
     cr_assert_eq(mkdir(folder("", "/.forgotten"), 0700), 0);
     cr_assert_eq(rename(from, folder("/.forgotten", q)), 0);
-    cr_assert_not(shown(q), "from that moment on it is forgotten");
+    cr_assert_not(shown(q), "a renamed folder is still shown");
     r = ctl("forget", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not(there("", "/.forgotten"));
     cr_assert_eq(ctl("forget", q).status, 66);
 }
 
-/* The worker has made the folder, or found it, and waits for its lock. */
+/* The folder goes away while the worker waits for its lock. */
 Test(mqctl_forget, a_start_whose_folder_is_removed_meanwhile_makes_it_again)
 {
     const char *q = harness_queue(0, 0);
@@ -270,7 +270,7 @@ Test(mqctl_forget, a_start_whose_folder_is_removed_meanwhile_makes_it_again)
     lock = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cr_assert_eq(flock(lock, LOCK_EX), 0); /* as mqctl forget does */
     w = harness_worker(q, "--exit-when-idle", "--", "true");
-    harness_until(harness_switches(w) > 50, SOON_MS); /* it tries again */
+    harness_until(harness_switches(w) > 50, SOON_MS); /* it retries */
     cr_assert_eq(rename(from, harness_path("away")), 0);
     close(lock);
     cr_assert_eq(harness_wait(w, SOON_MS), 0, "%s", harness_stderr(w, NULL));

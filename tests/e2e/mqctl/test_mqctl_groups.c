@@ -4,8 +4,8 @@
 
 TestSuite(mqctl_groups, .init = harness_init, .fini = harness_fini);
 
-/* A handler that notes each body; "fail" fails, "wait" and "stay" wait for a
- * file each. */
+/* A handler that notes each body. "fail" fails, "wait" waits for the file
+ * "open", "stay" for the file "leave". */
 #define NOTE                                                                  \
     "read b; echo \"$b\" >>ran; case $b in fail) exit 1 ;; wait) while [ ! "  \
     "-e open ]; do sleep 0.02; done ;; stay) while [ ! -e leave ]; do sleep " \
@@ -23,7 +23,7 @@ static size_t notes(const char *word)
     return harness_exists("ran") ? harness_lines_with("ran", word) : 0;
 }
 
-/* group_of - the object of a group; the test's to free; NULL: not listed */
+/* Return the object of a group, which the caller frees; NULL: not listed. */
 static json_t *group_of(const char *q, const char *key)
 {
     const char *text = ctl_out("groups", "--json", "--group", key, q);
@@ -31,7 +31,7 @@ static json_t *group_of(const char *q, const char *key)
     return *text ? ctl_json(text) : NULL;
 }
 
-/* is - whether a group is listed with that state, and so many waiting */
+/* Return whether a group is listed with that state, and so many waiting. */
 static bool is(const char *q, const char *key, const char *state, long waiting)
 {
     json_t *o = group_of(q, key);
@@ -44,7 +44,7 @@ static bool is(const char *q, const char *key, const char *state, long waiting)
     return yes;
 }
 
-/* listed - groups of a state */
+/* Count the groups of a state. */
 static int listed(const char *q, const char *state)
 {
     const char *text = ctl_out("groups", "--json", "--state", state, q);
@@ -158,7 +158,8 @@ Test(mqctl_groups, one_that_is_closed_refuses_until_it_is_empty)
     cr_assert_eq(ctl("group", q, "g", "close").status, 69, "needs a worker");
 }
 
-/* The letter is none of the group's own, whatever the next worker is told. */
+/* A letter of a refused message does not hold the group, even for a worker that
+ * starts with --on-group-dead hold. */
 Test(mqctl_groups, what_a_closed_group_refused_does_not_hold_it)
 {
     const char *q = harness_queue(0, 0);
@@ -194,7 +195,8 @@ Test(mqctl_groups, what_a_closed_group_refused_does_not_hold_it)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Its letter is its own, and first, however late an operator sends it again. */
+/* The letter that holds the group belongs to it, so the closed group takes it
+ * back when it is replayed, and runs it first. */
 Test(mqctl_groups, a_held_one_that_is_closed_goes_on_by_its_letter)
 {
     const char *q = harness_queue(0, 0);
@@ -221,7 +223,7 @@ Test(mqctl_groups, a_held_one_that_is_closed_goes_on_by_its_letter)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* What was refused holds nothing either where it is imported. */
+/* Where it is imported, the letter of a refused message holds no group. */
 Test(mqctl_groups, what_a_closed_group_refused_is_imported_as_that)
 {
     const char *q = harness_queue(0, 0), *other = harness_queue(0, 0);
@@ -254,7 +256,7 @@ Test(mqctl_groups, what_a_closed_group_refused_is_imported_as_that)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A dead letter of a group holds nothing where nobody asked for that. */
+/* Without --on-group-dead hold, a dead letter does not hold its group. */
 Test(mqctl_groups, none_is_shown_as_held_that_was_not)
 {
     const char *q = harness_queue(0, 0);
@@ -298,7 +300,7 @@ Test(mqctl_groups, a_release_beside_a_worker)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* What was told to go on goes on, whenever the worker is killed. */
+/* A group that was released goes on, whenever the worker is killed. */
 Test(mqctl_groups, a_release_outlives_kills)
 {
     const char *q = harness_queue(0, 0);
@@ -363,15 +365,15 @@ Test(mqctl_groups, what_is_wrong_is_told)
     cr_assert_not_null(strstr(r.err, "no matching group"), "%s", r.err);
 }
 
-/* gone - whether neither the queue nor the spool has anything, nor a handler:
- * they are asked in the order in which a message passes them */
+/* Return whether queue, spool, slots and handlers are empty. They are asked in
+ * the order in which a message passes them, so that none is missed. */
 static bool gone(const char *q)
 {
     return ctl_number(q, "depth") == 0 && ctl_number(q, "spooled") == 0 &&
            ctl_number(q, "held") == 0 && ctl_number(q, "in_flight") == 0;
 }
 
-/* on_disk - rows of a group in the spool */
+/* Count the messages of a group in the spool. */
 static size_t on_disk(const char *q, const char *key)
 {
     const char *text =
@@ -383,7 +385,7 @@ static size_t on_disk(const char *q, const char *key)
     return n;
 }
 
-/* busy_spool - its only handler waits, with a message of the group g */
+/* Start a worker with a spool. A message of group g keeps its only handler. */
 static struct harness_process *busy_spool(const char *q)
 {
     struct harness_process *w =
@@ -394,8 +396,8 @@ static struct harness_process *busy_spool(const char *q)
     return w;
 }
 
-/* What came before the close waits on the disk, and the worker does not know
- * of what group it is. */
+/* Messages from before the close are in the spool, where the worker does not
+ * know their groups. They must run. */
 Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
 {
     const char *q = harness_queue(0, 0);
@@ -424,7 +426,7 @@ Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
     cr_assert_eq(notes("mine"), 3);
     cr_assert_eq(notes("other"), 3);
     cr_assert_eq(notes("refused"), 0);
-    harness_until(listed(q, "closing") == 0, SOON_MS); /* it is forgotten */
+    harness_until(listed(q, "closing") == 0, SOON_MS); /* the close is over */
     send_to(q, "g", "anew\n");
     send_to(q, "h", "anew\n");
     harness_until(notes("anew") == 2, SOON_MS);
@@ -432,7 +434,7 @@ Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A close is about what was received, not about whose turn it is. */
+/* A close refuses what is received after it, no matter when its turn comes. */
 Test(mqctl_groups, one_that_is_opened_and_closed_again_refuses_what_came_then)
 {
     const char *q = harness_queue(0, 0);
@@ -447,19 +449,20 @@ Test(mqctl_groups, one_that_is_opened_and_closed_again_refuses_what_came_then)
     send_to(q, "z", "wait\n");
     harness_until(ctl_number(q, "spooled") == 5, SOON_MS);
     cr_assert_eq(ctl("group", q, "g", "open").status, 0);
-    cr_assert_eq(ctl("group", q, "g", "close").status, 0, "of what is here");
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0, "not closed again");
     send_to(q, "g", "refused\n");
     harness_until(ctl_number(q, "spooled") == 6, SOON_MS);
     harness_write("open", "", 0);
     harness_until(gone(q) && ctl_number(q, "dead") == 1, SOON_MS);
     cr_assert_eq(notes("mine"), 1);
-    cr_assert_eq(notes("refused"), 1, "the one before the second close");
+    cr_assert_eq(notes("refused"), 1, "one more ran, or none");
     send_to(q, "g", "anew\n");
     harness_until(notes("anew") == 1, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Its last one has ended, and what came until then waits to be refused. */
+/* The group's last message has ended; messages from after the close are in the
+ * spool, to be refused. An open takes them. */
 Test(mqctl_groups, one_that_is_opened_takes_what_its_close_would_refuse)
 {
     const char *q = harness_queue(0, 0);

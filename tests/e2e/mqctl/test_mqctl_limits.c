@@ -40,8 +40,8 @@ TestSuite(mqctl_limits, .init = harness_init, .fini = fini);
 
 static uid_t user; /* of this test, without queues */
 
-/* namespace_enter - new namespaces for queues and mounts, with the queues of
- * the new one at /dev/mqueue */
+/* Enter new IPC and mount namespaces, and mount the new queues on
+ * /dev/mqueue. */
 static void namespace_enter(void)
 {
     char flag[32];
@@ -57,7 +57,7 @@ static void namespace_enter(void)
     cr_assert_eq(chmod(harness_dir(), 0755), 0);
 }
 
-/* as_user - a program of ours as that user, with a limit; its result */
+/* Run one of our programs as that user, with a limit of RLIMIT_MSGQUEUE. */
 static struct harness_result as_user(uid_t uid, long limit,
                                      const char *const *words)
 {
@@ -80,7 +80,7 @@ static struct harness_result as_user(uid_t uid, long limit,
 }
 #define AS_USER(limit, ...) as_user(user, limit, HARNESS_LIST(__VA_ARGS__))
 
-/* kernel_says - errno of mq_open for a new queue of that user; 0: it fits */
+/* Return errno of mq_open for a new queue of that user; 0: it fits. */
 static int kernel_says(uid_t uid, long limit, long depth, long size)
 {
     struct mq_attr attr = {.mq_maxmsg = depth, .mq_msgsize = size};
@@ -101,7 +101,8 @@ static int kernel_says(uid_t uid, long limit, long depth, long size)
     return WEXITSTATUS(status);
 }
 
-/* What doctor prints, and the word for explain. */
+/* What doctor prints for each errno of mq_open, and the error's name for
+ * explain. */
 static const struct answer {
     int err;
     const char *name, *doctor;
@@ -113,8 +114,8 @@ static const struct answer {
 };
 #define ANSWERS (sizeof answers / sizeof answers[0])
 
-/* agree - fail unless the kernel, doctor and explain say the same of a queue of
- * that size; returns doctor's output */
+/* Check that the kernel, doctor and explain agree about a queue of that size;
+ * return doctor's output. */
 static const char *agree(int err, long limit, long depth, long size)
 {
     char sizes[2][40];
@@ -151,9 +152,10 @@ static void says(const char *text, const char *part)
 
 enum hold { HOLD_OPEN, HOLD_REMOVED, HOLD_CLOSED };
 
-/* queues_hold - start a process of that user, which makes queues of 10 x 8192
- * in this IPC namespace or in a new one, and keeps them open; HOLD_REMOVED: but
- * without a name; HOLD_CLOSED: only the namespace. Returns its pid. */
+/* Start a process of that user, which makes queues of 10 x 8192 bytes in this
+ * IPC namespace, or in a new one (`away`), and keeps them open. HOLD_REMOVED:
+ * it removes their names; HOLD_CLOSED: it closes them and keeps only the
+ * namespace. Return its pid. */
 static pid_t queues_hold(int count, bool away, enum hold how)
 {
     int ready[2];
@@ -190,7 +192,7 @@ static pid_t queues_hold(int count, bool away, enum hold how)
     return holder;
 }
 
-/* limit_set - a sysctl of this namespace */
+/* Set a sysctl of this namespace. */
 static void limit_set(const char *name, int value)
 {
     int fd = open(harness_path("/proc/sys/fs/mqueue/%s", name),
@@ -201,7 +203,7 @@ static void limit_set(const char *name, int value)
     close(fd);
 }
 
-/* queue_make - by a user, with a mode */
+/* Create a queue as a user, with a mode. */
 static void queue_make(const char *name, uid_t uid, mode_t mode)
 {
     pid_t pid = fork();
@@ -259,7 +261,7 @@ Test(mqctl_limits, a_removed_queue_counts_while_a_process_has_it_open)
     (void)agree(0, SHARE, 10, 8192);
 }
 
-/* The shell has the kernel's default, the worker less. */
+/* The shell has the kernel's default limit, the worker has a lower one. */
 Test(mqctl_limits, the_limit_of_a_worker_is_proved_beside_that_of_the_shell)
 {
     struct harness_process *w;
@@ -283,7 +285,7 @@ Test(mqctl_limits, the_limit_of_a_worker_is_proved_beside_that_of_the_shell)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* systemctl is ours, and says what a unit may have. */
+/* The test's own systemctl tells the limits of the unit. */
 Test(mqctl_limits, the_limit_of_a_unit_is_proved_before_its_worker_starts)
 {
     static const char script[] =
@@ -338,8 +340,8 @@ Test(mqctl_limits, the_overhead_of_small_messages_is_counted)
     (void)agree(EINVAL, SHARE, 300, 16);
 }
 
-/* A queue also counts in the user namespaces around, and their limits are those
- * of the processes that made them. */
+/* A queue also counts in the outer user namespaces, with the limits of the
+ * processes that made these namespaces. */
 Test(mqctl_limits, the_limit_of_an_outer_user_namespace_is_named)
 {
     static const char script[] =
@@ -362,7 +364,7 @@ Test(mqctl_limits, the_limit_of_an_outer_user_namespace_is_named)
                 "of an outer user namespace");
 }
 
-/* The kernel opens a queue that exists, whatever sizes are given. */
+/* mq_open opens an existing queue even if the given sizes differ. */
 Test(mqctl_limits, an_existing_queue_of_other_sizes_is_reported)
 {
     struct mq_attr attr = {.mq_maxmsg = 5, .mq_msgsize = 16};
@@ -512,7 +514,8 @@ Test(mqctl_limits, the_mode_bits_are_checked_as_the_kernel_does)
     }
 }
 
-/* The other errors, each of a queue on which it can be seen. */
+/* Explain the other errors, each for a queue that shows its cause or its
+ * absence. */
 Test(mqctl_limits, errors_of_one_queue_are_explained_with_its_numbers)
 {
     struct sigevent notice = {.sigev_notify = SIGEV_NONE};
@@ -537,7 +540,8 @@ Test(mqctl_limits, errors_of_one_queue_are_explained_with_its_numbers)
     says(ctl_out("explain", "ENOSYS"), "ok    mq_open: this kernel has POSIX");
     says(ctl_out("explain", "/q", "ENOENT"), "ok    mq_open: /q exists now");
     says(ctl_out("explain", "EINVAL"), "mq_timedreceive: tv_nsec of the dead");
-    /* The call of root may be of another user's program. */
+    /* root may ask for the sake of another user's program, so this is a
+     * note. */
     says(ctl_out("explain", "/q", "EACCES"), "note  mq_unlink: only the owner");
     says(ctl_out("explain", "/q", "EPERM"), "note  unlink: only the owner");
     queue_make("/own", user, 0600);
@@ -607,7 +611,8 @@ Test(mqctl_limits, a_queue_without_room_or_messages_is_explained_by_call)
     mq_close(q);
 }
 
-/* A filter of system calls: as old container profiles, with EPERM or ENOSYS. */
+/* Old container profiles filter system calls like this, with EPERM or
+ * ENOSYS. */
 Test(mqctl_limits, a_filter_that_denies_mq_open_is_named_by_every_program)
 {
     static const struct {
@@ -646,7 +651,7 @@ Test(mqctl_limits, a_filter_that_denies_mq_open_is_named_by_every_program)
     }
 }
 
-/* As /proc/filesystems is without CONFIG_POSIX_MQUEUE. */
+/* Without CONFIG_POSIX_MQUEUE, /proc/filesystems has no mqueue. */
 Test(mqctl_limits, a_kernel_without_message_queues_is_named)
 {
     static const char systems[] = "nodev\tproc\n\text4\n";

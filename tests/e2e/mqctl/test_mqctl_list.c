@@ -34,7 +34,7 @@ static const char *text_at(const struct lines *l, size_t i, const char *field)
     return json_string_value(json_object_get(l->at[i], field));
 }
 
-/* count - lines of a list */
+/* Count the messages of a state; `flag` is one more option. */
 static size_t count(const char *q, const char *flag, const char *value)
 {
     struct lines l =
@@ -88,7 +88,7 @@ Test(mqctl_list, each_state_beside_a_worker_and_after_it)
     cr_assert_str_eq(text_at(&l, 0, "error"), "exit 3");
     cr_assert(json_integer_value(json_object_get(l.at[0], "due_at_ns")) > 0);
     lines_free(&l);
-    cr_assert_not_null(strstr(ctl_out("list", q), "retry"), "the table");
+    cr_assert_not_null(strstr(ctl_out("list", q), "retry"), "not in the table");
 
     harness_write("open", "", 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -108,11 +108,12 @@ Test(mqctl_list, what_is_behind_its_group_is_parked_wherever_it_lies)
     for (int i = 0; i < 8; i++)
         send_group(q, "g", "x\n");
     harness_until(of_state(q, "parked") == 7, SOON_MS);
-    /* Some are in the store. The others may be in slots, or follow them. */
+    /* Some are in the store. The others may be in slots, or on their way
+     * there. */
     harness_until(ctl_number(q, "parked") > 0, SOON_MS);
     cr_assert_eq(of_state(q, "parked"), 7);
     l = lines_of(ctl_out("list", "--json", q));
-    cr_assert_eq(l.n, 8, "each once");
+    cr_assert_eq(l.n, 8, "not each message once");
     lines_free(&l);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

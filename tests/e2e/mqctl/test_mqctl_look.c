@@ -11,8 +11,8 @@
 TestSuite(mqctl_look, .init = harness_init, .fini = harness_fini);
 
 #define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
-/* A command in an IPC namespace of its own, as others have queues, too. An
- * mqueue file system that is mounted lists those of the namespace before. */
+/* Run a command in an IPC namespace of its own, away from the queues of other
+ * users. /dev/mqueue is mounted again, because it lists the old namespace. */
 #define OWN_QUEUES                                                  \
     "unshare", "-im", "sh", "-c",                                   \
         "[ ! -d /dev/mqueue ] || mount -t mqueue none /dev/mqueue;" \
@@ -21,7 +21,7 @@ TestSuite(mqctl_look, .init = harness_init, .fini = harness_fini);
 
 /* ---- explain ---- */
 
-/* where - what explain says of a message */
+/* Return the place of a message, as explain says it. */
 static const char *where(const char *q, const char *id)
 {
     static char text[64];
@@ -41,7 +41,7 @@ static bool is_at(const char *q, const char *id, const char *place)
     return strcmp(where(q, id), place) == 0;
 }
 
-/* says - whether the sentence holds a text */
+/* Return whether the sentence of explain has a text. */
 static bool says(const char *q, const char *id, const char *text)
 {
     return strstr(ctl("explain", q, id).out, text) != NULL;
@@ -66,7 +66,7 @@ Test(mqctl_look, explain_follows_a_message_from_flight_to_its_end)
     harness_until(is_at(q, id, "done"), SOON_MS);
     harness_until(is_at(q, next, "done"), SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert(is_at(q, id, "done"), "the journal outlives the worker");
+    cr_assert(is_at(q, id, "done"), "lost with the worker");
 }
 
 Test(mqctl_look, explain_finds_the_queue_of_an_id_by_itself)
@@ -89,7 +89,7 @@ Test(mqctl_look, explain_finds_the_queue_of_an_id_by_itself)
     r = ctl("explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV");
     cr_assert_eq(r.status, 66);
     cr_assert_not_null(strstr(r.err, "not found in 2 queues"), "%s", r.err);
-    cr_assert_eq(ctl("explain", "1").status, 64, "a number is of one queue");
+    cr_assert_eq(ctl("explain", "1").status, 64, "a number needs a queue");
     r = ctl("explain", id, q);
     cr_assert_eq(r.status, 64);
     snprintf(text, sizeof text, "did you mean mqctl explain %s %s?", q, id);
@@ -114,7 +114,7 @@ Test(mqctl_look, explain_knows_what_waits_died_and_was_discarded)
               ctl("explain", q, waits).out);
     cr_assert(is_at(q, dead, "dead"));
     cr_assert(says(q, dead, "rejected"));
-    cr_assert(is_at(q, "2", "dead"), "by the number that mqdlq shows");
+    cr_assert(is_at(q, "2", "dead"), "not found by mqdlq's number");
     cr_assert_eq(harness_run("mqdlq", "discard", "--state-dir",
                              harness_state_dir(), q, "--all")
                      .status,
@@ -248,7 +248,7 @@ Test(mqctl_look, queues_without_a_list_says_what_is_missing)
                     "--inh-caps=-sys_admin", harness_bin("mqctl"), "queues",
                     "--state-dir", harness_state_dir());
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.out, q), "its folder tells: %s", r.out);
+    cr_assert_not_null(strstr(r.out, q), "its folder is there: %s", r.out);
     cr_assert_not_null(strstr(r.err, "mount -t mqueue"), "%s", r.err);
     r = harness_run("setpriv", "--bounding-set=-sys_admin",
                     "--inh-caps=-sys_admin", harness_bin("mqctl"), "doctor",
@@ -327,7 +327,7 @@ Test(mqctl_look, remove_refuses_a_queue_that_a_worker_consumes)
 
 /* ---- doctor ---- */
 
-/* finding - the line of a check of the queue, with that level */
+/* Return whether doctor's JSON has a check with that level. */
 static bool finding(const char *out, const char *check, const char *level)
 {
     char want[128];
@@ -372,7 +372,7 @@ Test(mqctl_look, doctor_finds_a_pause_and_dead_letters_and_says_what_mends)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* place - of the first finding of a level; NULL: there is none */
+/* Return the place of the first finding of a level; NULL: there is none. */
 static const char *place(const char *out, const char *level)
 {
     char line[16];
@@ -410,8 +410,8 @@ Test(mqctl_look, doctor_has_the_worst_first_and_counts_at_the_end)
     cr_assert_eq(strchr(last, '\n')[1], '\0', "it is the last line: %s", r.out);
 }
 
-/* on_terminal - what mqctl prints on one of 80 columns; script(1) ends lines
- * with \r\n */
+/* Return what mqctl prints on a terminal of 80 columns. script(1) ends each
+ * line with \r\n. */
 static const char *on_terminal(const char *arguments)
 {
     char line[12288];
@@ -423,7 +423,7 @@ static const char *on_terminal(const char *arguments)
     return harness_run("script", "-qec", line, "/dev/null").out;
 }
 
-/* Its name and a word more are wider than the terminal. */
+/* The name of the queue and one more word do not fit into 80 columns. */
 Test(mqctl_look, doctor_breaks_its_lines_also_behind_a_long_name)
 {
     const char *q = harness_queue(3, 64), *out;
@@ -454,7 +454,7 @@ Test(mqctl_look, doctor_says_that_a_killed_worker_had_nothing_in_flight)
                        "%s", r.out);
 }
 
-/* What a person looks for is not scrolled away by settings. */
+/* The settings must not scroll away what a person looks for. */
 Test(mqctl_look, status_of_a_queue_has_its_settings_on_lines_of_the_terminal)
 {
     const char *q = harness_queue(3, 64), *out, *from, *end;
@@ -474,7 +474,7 @@ Test(mqctl_look, status_of_a_queue_has_its_settings_on_lines_of_the_terminal)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* The word that says how a queue is is whole in a narrow terminal. */
+/* A narrow terminal must not cut the state of a queue. */
 Test(mqctl_look, queues_at_80_columns_say_that_there_is_no_queue)
 {
     const char *q = harness_queue(3, 64), *out, *end;
@@ -514,8 +514,8 @@ Test(mqctl_look, doctor_finds_a_killed_worker_and_a_full_queue)
     cr_assert(finding(out, "queue", "warn"), "%s", out);
 }
 
-/* A process between fork and exec has all descriptors of the worker; a plugin
- * makes some that stay so. */
+/* A child between fork and exec still has all descriptors of the worker. The
+ * plugin makes two children that stay in that state. */
 Test(mqctl_look, doctor_takes_a_copy_of_the_worker_for_no_other_consumer)
 {
     const char *q = harness_queue(0, 0), *out;
@@ -548,7 +548,7 @@ Test(mqctl_look, doctor_finds_a_handler_that_opened_the_queue_for_itself)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* receive - blocks until it is killed */
+/* Block in mq_receive until killed. */
 static void receive(const char *q)
 {
     char buf[8192];
@@ -577,7 +577,7 @@ Test(mqctl_look, doctor_finds_who_blocks_in_mq_receive)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* PID 1 has the queue of mqworker@.socket open, and is not to be killed. */
+/* systemd has the queue of mqworker@.socket open, and must not be killed. */
 Test(mqctl_look, doctor_does_not_take_systemd_for_a_consumer)
 {
     const char *q = harness_queue(0, 0);
@@ -602,7 +602,7 @@ Test(mqctl_look, doctor_does_not_take_systemd_for_a_consumer)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A name may have what a shell would run. */
+/* The name of this queue has commands that a shell would run without quotes. */
 Test(mqctl_look, printed_commands_can_be_copied_into_a_shell)
 {
     const char *script;
@@ -646,12 +646,13 @@ Test(mqctl_look, doctor_advises_a_limit_above_what_queues_use)
         "--message-size 900000 /large && "
         "prlimit --msgqueue=9050000 \"$1\" doctor --state-dir \"$2\" /large",
         "sh", harness_bin("mqctl"), harness_state_dir());
-    /* 10 x 900000 + 96 x 10, and one more queue of 10 x 8192. */
+    /* 10 x 900000 + 96 x 10 are in use; another queue of 10 x 8192 costs
+     * 82880. */
     cr_assert_not_null(strstr(r.out, "ulimit -q 9083840 "), "%s%s", r.out,
                        r.err);
 }
 
-/* What is mounted lists the queues of the namespace before. */
+/* A mounted mqueue file system still lists the queues of the old namespace. */
 Test(mqctl_look, queues_of_another_ipc_namespace_are_not_listed)
 {
     const char *q = harness_queue(1, 64);
@@ -762,7 +763,8 @@ Test(mqctl_look, doctor_tries_whether_another_queue_fits)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* In a mount namespace with an /etc and a /run of its own. */
+/* The script has its own /etc and /run, where systemd runs and the queue has a
+ * unit. */
 Test(mqctl_look, a_worker_that_is_gone_is_started_by_its_unit_if_there_is_one)
 {
     static const char script[] =
@@ -789,7 +791,7 @@ Test(mqctl_look, a_worker_that_is_gone_is_started_by_its_unit_if_there_is_one)
                     q, harness_state_dir());
     snprintf(unit, sizeof unit, "systemctl start mqworker@%s", q + 1);
     at = r.out;
-    for (int i = 0; i < 4; i++) { /* once by each verb */
+    for (int i = 0; i < 4; i++) { /* each verb names the unit */
         at = strstr(at, unit);
         cr_assert_not_null(at, "%d: %s", i, r.out);
         at++;

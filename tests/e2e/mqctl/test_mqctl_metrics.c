@@ -1,5 +1,5 @@
-/* test_mqctl_metrics.c - mqctl metrics: held against a parser as strict as
- * the format */
+/* test_mqctl_metrics.c - mqctl metrics, checked by a parser as strict as the
+ * format */
 #include <ctype.h>
 
 #include "tests/e2e/tools/mqctl_fixture.h"
@@ -16,7 +16,7 @@ struct exposition {
     size_t count;
 };
 
-/* name_end - after a metric or label name; NULL: there is none */
+/* Return the place after a metric or label name; NULL: there is none. */
 static const char *name_end(const char *at, bool colon)
 {
     const char *from = at;
@@ -28,7 +28,7 @@ static const char *name_end(const char *at, bool colon)
     return at > from ? at : NULL;
 }
 
-/* labels_end - after "{name=\"value\",...}" */
+/* Check the labels "{name=\"value\",...}"; return the place after them. */
 static const char *labels_end(const char *at)
 {
     for (at++; *at != '}'; at += *at == ',') {
@@ -47,7 +47,8 @@ static const char *labels_end(const char *at)
     return at + 1;
 }
 
-/* family_of - that a sample belongs to: the last one, by name and suffix */
+/* Return the family of a sample, which must be the last one: its name, or for a
+ * histogram its name and a suffix. */
 static struct family *family_of(struct exposition *e, const char *name,
                                 size_t size)
 {
@@ -69,7 +70,7 @@ static struct family *family_of(struct exposition *e, const char *name,
     return NULL;
 }
 
-/* comment - "# HELP name text", "# TYPE name type" */
+/* Read "# HELP name text" or "# TYPE name type". */
 static void comment(struct exposition *e, const char *at)
 {
     char name[128], rest[512];
@@ -95,7 +96,8 @@ static void comment(struct exposition *e, const char *at)
     }
 }
 
-/* parse - all of it; ends the test at what no parser would take */
+/* Parse all of the text. Fail the test at anything that a strict parser
+ * refuses. */
 static void parse(struct exposition *e, const char *text)
 {
     memset(e, 0, sizeof *e);
@@ -119,7 +121,7 @@ static void parse(struct exposition *e, const char *text)
     }
 }
 
-/* sample - the value of a line that begins so; -1: there is none */
+/* Return the value of the first line with this beginning; -1: there is none. */
 static double sample(const char *text, const char *begin)
 {
     const char *at = strstr(text, begin);
@@ -170,8 +172,8 @@ Test(mqctl_metrics, metrics_are_what_a_strict_parser_takes)
     cr_assert_eq(sample(text, begin), 0);
 }
 
-/* Durations of quick functions are added several at a time: none is left over
- * when no more messages come. */
+/* The worker adds durations of quick functions several at a time. The last few
+ * must be added as well when no more messages come. */
 Test(mqctl_metrics, each_call_of_a_function_has_its_duration)
 {
     enum { N = 10 }; /* eight at once, and two */
@@ -220,7 +222,7 @@ Test(mqctl_metrics, metrics_replace_a_file_whole_or_leave_it)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* json_of_name - the value of a queue's metric; a new reference, NULL: none */
+/* Return a new reference to the value of a queue's metric; NULL: none. */
 static json_t *json_of_name(const char *text, const char *queue,
                             const char *name)
 {
@@ -238,9 +240,8 @@ static json_t *json_of_name(const char *text, const char *queue,
     return found;
 }
 
-/* Each sample of the text but those of histograms is one line of the JSON, with
- * the same number, of which the JSON has 15 digits; the worker has ended, so
- * nothing changes between the two. */
+/* Each line of the JSON has the number that the text has (for a histogram its
+ * sum). The worker has exited, so nothing changes between the two. */
 Test(mqctl_metrics, json_has_the_numbers_of_the_text)
 {
     const char *q = harness_queue(0, 0);

@@ -6,14 +6,14 @@
 
 TestSuite(mqctl_running, .init = harness_init, .fini = harness_fini);
 
-/* Handlers that note that they began, and never end by themselves; the second
- * also not by SIGTERM, and neither does what it left in the background. */
+/* Handlers that note their start and never exit by themselves. STUBBORN and its
+ * process in the background also ignore SIGTERM. */
 #define ENDLESS "echo x >>started; exec sleep 600"
 #define STUBBORN                                                         \
     "trap '' TERM; setsid sleep 600 & echo $! >left; echo x >>started; " \
     "while :; do sleep 600; done"
 
-/* where - what explain says of a message */
+/* Return whether explain places a message there. */
 static bool where(const char *q, const char *id, const char *place)
 {
     struct harness_result r = ctl("explain", "--json", q, id);
@@ -25,7 +25,7 @@ static bool where(const char *q, const char *id, const char *place)
     return is;
 }
 
-/* cancelled - with what is in flight; the number of those that are done */
+/* Cancel by a filter, with --running; return how many were cancelled. */
 static long cancelled(const char *q, const char *flag, const char *value)
 {
     json_t *o =
@@ -61,7 +61,7 @@ Test(mqctl_running, its_handler_is_ended_and_the_message_discarded)
     r = ctl("cancel", "--running", q, id);
     cr_assert_eq(r.status, 0, "%d: %s%s", r.status, r.out, r.err);
     cr_assert_not_null(strstr(r.out, "1 of 1 message cancelled"), "%s", r.out);
-    cr_assert(where(q, id, "discarded"), "the journal has it when it is told");
+    cr_assert(where(q, id, "discarded"), "cancel was too early");
     harness_until(ctl_number(q, "discarded") == 1, SOON_MS);
     cr_assert_eq(ctl_number(q, "dead") + ctl_number(q, "waiting"), 0);
     harness_wait_log(w, "event=handler_cancelled", SOON_MS);
@@ -83,13 +83,13 @@ Test(mqctl_running, nothing_is_left_of_one_that_ignores_sigterm)
     harness_until_lines("started", 1, SOON_MS);
     cr_assert_eq(ctl("cancel", "--running", q, id).status, 0);
     cr_assert_not(harness_alive((pid_t)atol(harness_read("left", NULL))),
-                  "it left its group, and is found all the same");
+                  "the background process was not killed");
     cr_assert(where(q, id, "discarded"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* One that is ended for its time limit, and cancelled meanwhile, is not run
- * again. */
+/* A handler that is cancelled while it is being ended for its time limit is not
+ * run again. */
 Test(mqctl_running, one_that_is_late_can_be_cancelled)
 {
     const char *q = harness_queue(0, 0);
@@ -117,7 +117,7 @@ Test(mqctl_running, a_filter_takes_what_runs_and_what_waits)
     ctl_send(q, "two");
     harness_until_lines("started", 2, SOON_MS);
     cr_assert_eq(cancelled(q, "--match", "two"), 1);
-    cr_assert_eq(cancelled(q, "--match", "e"), 2, "it runs, the other waits");
+    cr_assert_eq(cancelled(q, "--match", "e"), 2, "one of two left");
     harness_until(ctl_number(q, "discarded") == 3, SOON_MS);
     cr_assert_eq(ctl("cancel", "--state", "running", q).status, 64);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
@@ -140,7 +140,7 @@ Test(mqctl_running, a_group_goes_on_without_it)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Its child has another one open, which comes again as after a time limit. */
+/* The child has a second message, which is retried as after a time limit. */
 Test(mqctl_running, of_a_stream_its_child_is_ended)
 {
     const char *q = harness_queue(0, 0);
@@ -183,8 +183,8 @@ Test(mqctl_running, a_function_cannot_be_ended_and_that_is_said)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* The worker is killed when it has the order and the handler has not ended:
- * nobody was told that it was cancelled, and it runs again. */
+/* The worker is killed after it has the order and before the handler has
+ * exited. Nobody was told that the message is cancelled, so it runs again. */
 Test(mqctl_running, a_kill_before_its_end_has_it_run_again)
 {
     const char *q = harness_queue(0, 0);
@@ -198,7 +198,7 @@ Test(mqctl_running, a_kill_before_its_end_has_it_run_again)
                             harness_state_dir(), q, id);
     harness_wait_log(w, "event=handler_cancelled", SOON_MS);
     harness_kill(w);
-    cr_assert_neq(harness_wait(order, SOON_MS), 0, "it was not cancelled");
+    cr_assert_neq(harness_wait(order, SOON_MS), 0, "reported as done");
     w = ctl_worker(q, "-c", "1", "--", "sh", "-c",
                    "echo $MQW_REDELIVERED >>again");
     harness_until(where(q, id, "done"), SOON_MS);
@@ -206,7 +206,7 @@ Test(mqctl_running, a_kill_before_its_end_has_it_run_again)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* last_stderr - of a message in the list, "-" for null */
+/* Return last_stderr of a message as list has it; "-" for null. */
 static const char *last_stderr(const char *q, const char *id)
 {
     static char text[256];
@@ -245,7 +245,7 @@ Test(mqctl_running, list_has_the_last_line_of_stderr_of_what_runs)
     harness_until_lines("started", 2, SOON_MS);
     harness_until(strcmp(last_stderr(q, id), "40 %\\x07\\xff") == 0, SOON_MS);
     cr_assert_str_eq(last_stderr(q, silent), "-");
-    cr_assert(strstr(ctl_out("list", q), "  40 %\\x07\\xff  "), "the table");
+    cr_assert(strstr(ctl_out("list", q), "  40 %\\x07\\xff  "), "not listed");
     o = ctl_json(ctl_out("explain", "--json", q, id));
     cr_assert_str_eq(json_string_value(json_object_get(o, "last_stderr")),
                      "40 %\\x07\\xff");
@@ -260,7 +260,7 @@ Test(mqctl_running, list_has_the_last_line_of_stderr_of_what_runs)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A line belongs to a message of a child only if that was its only one. */
+/* A line of a child belongs to a message only while the child has no other. */
 Test(mqctl_running, list_has_the_last_line_of_a_stream_that_has_one_message)
 {
     const char *q = harness_queue(0, 0);
@@ -279,7 +279,7 @@ Test(mqctl_running, list_has_the_last_line_of_a_stream_that_has_one_message)
     harness_kill(w);
 }
 
-/* The child of the first attempt has not been given another message. */
+/* "old", the last line of the first attempt's child, is still its last. */
 Test(mqctl_running, list_has_no_line_of_an_earlier_attempt_in_another_child)
 {
     const char *q = harness_queue(0, 0);

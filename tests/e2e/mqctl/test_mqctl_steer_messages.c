@@ -20,7 +20,7 @@ static const char *send_one(const char *q, const char *flag, const char *value,
     return id;
 }
 
-/* listed - messages in a state */
+/* Count the messages in a state. */
 static int listed(const char *q, const char *state)
 {
     const char *text = ctl_out("list", "--json", "--state", state, q);
@@ -31,7 +31,7 @@ static int listed(const char *q, const char *state)
     return n;
 }
 
-/* where_is - what explain says */
+/* Return whether explain places a message there. */
 static bool where_is(const char *q, const char *id, const char *place)
 {
     struct harness_result r = ctl("explain", "--json", q, id);
@@ -66,7 +66,7 @@ Test(mqctl_steer_messages, run_now_beside_a_worker)
     cr_assert_eq(ctl("run-now", "--state", "retry", q).status, 0);
     harness_until(notes("fail") == 2, SOON_MS);
     harness_until(listed(q, "retry") == 1, SOON_MS);
-    cr_assert_eq(ctl("run-now", q, later).status, 66, "it is done");
+    cr_assert_eq(ctl("run-now", q, later).status, 66, "it ran again");
     cr_assert(where_is(q, fails, "waiting"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
@@ -82,7 +82,7 @@ Test(mqctl_steer_messages, cancel_beside_a_worker_ends_as_discarded)
     harness_until(listed(q, "retry") == 1 && listed(q, "delayed") == 1,
                   SOON_MS);
     cr_assert_eq(ctl("cancel", q, later, fails).status, 0);
-    cr_assert_eq(listed(q, "retry,delayed"), 0, "at once");
+    cr_assert_eq(listed(q, "retry,delayed"), 0, "still listed");
     harness_until(ctl_number(q, "discarded") == 2, SOON_MS);
     harness_wait_log(w, "error=cancelled", SOON_MS);
     cr_assert(where_is(q, later, "discarded"));
@@ -106,7 +106,7 @@ Test(mqctl_steer_messages, a_group_goes_on_without_its_cancelled_head)
     send_one(q, "--group", "g", "fifth\n");
     harness_until(listed(q, "parked") == 4 && ctl_number(q, "parked") >= 3,
                   SOON_MS);
-    for (;;) { /* the last ones are parked when there is need */
+    for (;;) { /* "third" may be in a slot, where it cannot be cancelled */
         struct harness_result r = ctl("cancel", "--match", "third", q);
 
         cr_assert_eq(r.status, 0, "%s", r.err);
@@ -119,7 +119,7 @@ Test(mqctl_steer_messages, a_group_goes_on_without_its_cancelled_head)
     harness_until(notes("fifth") == 1, SOON_MS);
     cr_assert(where_is(q, parked, "done"));
     cr_assert_eq(notes("third"), 0);
-    cr_assert_eq(notes("fail"), 1, "its head ran once");
+    cr_assert_eq(notes("fail"), 1, "its head ran again");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -156,7 +156,7 @@ Test(mqctl_steer_messages, without_a_worker_and_after_a_kill)
     harness_until(listed(q, "delayed") == 2, SOON_MS);
     harness_kill(w);
     cr_assert_eq(ctl("cancel", q, gone).status, 0);
-    cr_assert_eq(ctl("cancel", q, gone).status, 0, "it is so already");
+    cr_assert_eq(ctl("cancel", q, gone).status, 0, "a repeat is no error");
     cr_assert_eq(ctl("run-now", q, soon).status, 0);
     cr_assert_eq(listed(q, "ready"), 1);
     cr_assert_eq(listed(q, "delayed"), 0);
@@ -167,7 +167,7 @@ Test(mqctl_steer_messages, without_a_worker_and_after_a_kill)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* waits - what status says, though no worker runs */
+/* Return how many messages wait, as status says without a worker. */
 static long waits(const char *q)
 {
     json_t *o = ctl_json(ctl("status", "--json", q).out);
@@ -222,7 +222,7 @@ Test(mqctl_steer_messages, what_a_killed_worker_had_is_left_alone)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* What was told to be cancelled does not run, whenever the worker is killed. */
+/* A cancelled message does not run, whenever the worker is killed. */
 Test(mqctl_steer_messages, kills_between_an_order_and_its_end)
 {
     const char *q = harness_queue(4, 256);
@@ -253,7 +253,7 @@ Test(mqctl_steer_messages, kills_between_an_order_and_its_end)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* file_copy - the caller's, to free */
+/* Return a copy of a file, which the caller frees. */
 static char *file_copy(const char *path, size_t *size)
 {
     const char *text = harness_read(path, size);
@@ -263,7 +263,7 @@ static char *file_copy(const char *path, size_t *size)
     return memcpy(copy, text, *size);
 }
 
-/* naps - whether it waits for a lock of the store: it sleeps for nothing else
+/* Return whether it waits for a lock of the store: it sleeps for nothing else
  */
 static bool naps(const struct harness_process *p)
 {
@@ -273,8 +273,8 @@ static bool naps(const struct harness_process *p)
     return atol(call) == SYS_clock_nanosleep;
 }
 
-/* What a killed worker has in hand is looked at inside of the transaction: this
- * one begins and is killed while mqctl waits for the store. */
+/* cancel checks inside its transaction what a killed worker has in hand. Here a
+ * worker seems to begin the message and die while mqctl waits for the store. */
 Test(mqctl_steer_messages, what_was_begun_before_the_commit_is_left_alone)
 {
     const char *q = harness_queue(0, 0);

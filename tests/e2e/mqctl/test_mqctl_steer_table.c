@@ -1,5 +1,5 @@
-/* mqctl run-now, cancel: each state that list names, beside a worker, without
- * one, and after its kill: it is done, or a line says what to do */
+/* test_mqctl_steer_table.c - mqctl run-now and cancel for a message in each
+ * state of list, beside a worker, after its stop and after its kill */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(mqctl_steer_table, .init = harness_init, .fini = harness_fini);
@@ -9,7 +9,7 @@ enum at { READY, SPOOLED, DELAYED, RETRY, PARKED, HELD, RUNNING, STATES };
 static const char *const words[STATES] = {
     "ready", "spooled", "delayed", "retry", "parked", "held", "running"};
 
-/* Each body says what is done with it. */
+/* The handler does what the body says. */
 #define HANDLER                                                       \
     "read b; echo \"$b\" >>ran\n"                                     \
     "case $b in fail*) exit 1;; dead) exit 65;; block) while [ ! -e " \
@@ -35,7 +35,7 @@ static void send_as(enum at state, const char *q, const char *flag,
              send_one(q, flag, value, body));
 }
 
-/* state_is - whether list has a message in that state */
+/* Return whether list shows the message of that state, as this word. */
 static bool state_is(const char *q, enum at state, const char *word)
 {
     return strstr(ctl_out("list", "--json", "--state", word, q), ids[state]);
@@ -51,7 +51,7 @@ static bool where_is(const char *q, const char *id, const char *place)
     return is;
 }
 
-/* scene - one message in each state; one handler, which has the first */
+/* Make one message in each state. The only handler is busy with RUNNING. */
 static struct harness_process *scene(const char *q)
 {
     struct harness_process *w = ctl_worker(
@@ -76,7 +76,7 @@ static struct harness_process *scene(const char *q)
     return w;
 }
 
-/* tried - that it ends with that status, and says so */
+/* Check that a try ended with this status and text. */
 static void tried(struct harness_result r, enum at state, const char *verb,
                   int status, const char *says)
 {
@@ -98,8 +98,8 @@ static void run_now_each(const char *q, const struct answer *now)
               now[i].says);
 }
 
-/* cancel_each - what a handler has, or had, needs --running; it is the last, as
- * another one would run then */
+/* Cancel the message of each state, with --running where cancel alone is
+ * refused. RUNNING comes last, because its end lets another message run. */
 static void cancel_each(const char *q, const struct answer *cancel)
 {
     for (enum at i = 0; i < STATES; i++) {
@@ -111,8 +111,8 @@ static void cancel_each(const char *q, const struct answer *cancel)
     }
 }
 
-/* each_ended - as cancelled, and no handler had it but the two that had it
- * before */
+/* Wait until all are discarded. Check that no message ran, except the two that
+ * had run before they were cancelled. */
 static void each_ended(const char *q, int count)
 {
     static const char *const never[] = {"later", "soon", "behind", "waits",
@@ -130,7 +130,7 @@ static void each_ended(const char *q, int count)
         harness_until(ctl("cancel", q, ids[i]).status == 66, SOON_MS);
 }
 
-/* goes_on - a worker that takes what is left, and holds no group */
+/* Start a worker that takes what is left and holds no group. */
 static struct harness_process *goes_on(const char *q)
 {
     return ctl_worker(q, "-c", "1", "--spool", "--backoff", "1h", "--", "sh",
@@ -156,14 +156,14 @@ Test(mqctl_steer_table, cancel_after_a_stop)
 
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cancel_each(q, cancel);
-    ctl_out("cancel", "--match", "head", q); /* or the parked one waits */
+    ctl_out("cancel", "--match", "head", q); /* else it blocks the parked one */
     w = goes_on(q);
     each_ended(q, STATES + 1);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* Two wait in slots, behind the heads of their groups, and one runs: the next
- * worker has to be started before they are cancelled. */
+/* PARKED and HELD are in slots behind the heads of their groups, and RUNNING
+ * was running. They can be cancelled only after the next worker has started. */
 Test(mqctl_steer_table, cancel_after_a_kill)
 {
     const struct answer slot = {75, "start the worker first: mqworker "};
@@ -209,7 +209,7 @@ Test(mqctl_steer_table, run_now_beside_a_worker)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* What ran is due then; a group is held as the last worker held it. */
+/* Without a worker, what was running is due, and each held group stays held. */
 static const struct answer alone[STATES] = {
     [READY] = {0, "start a worker"},
     [SPOOLED] = {0, "each runs in its turn"},

@@ -22,7 +22,7 @@ Test(mqctl_top, top_prints_lines_where_there_is_no_terminal)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* column - where a word of a line begins */
+/* Return the column where a word of a line begins. */
 static int column(const char *line, const char *word)
 {
     const char *at = strstr(line, word), *end = strchr(line, '\n');
@@ -73,7 +73,7 @@ Test(mqctl_top, a_mistyped_queue_is_refused)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* What a worker did in hours is not what it did since the last look. */
+/* The first look must not show totals of hours as if they were a rate. */
 Test(mqctl_top, the_first_look_has_no_rate_and_no_times)
 {
     const char *q = harness_queue(3, 64), *out;
@@ -126,7 +126,7 @@ struct terminal {
 
 static const char *interval = "100ms"; /* from one look to the next */
 
-/* terminal_open - top on a terminal of that size */
+/* Start top on a terminal of that size. */
 static void terminal_open(struct terminal *t, unsigned short rows,
                           unsigned short columns)
 {
@@ -144,7 +144,7 @@ static void terminal_open(struct terminal *t, unsigned short rows,
     }
 }
 
-/* shows - whether a text has been drawn since the last terminal_key */
+/* Return whether top has drawn a text since the last terminal_key. */
 static bool shows(struct terminal *t, const char *text)
 {
     struct pollfd p = {.fd = t->fd, .events = POLLIN};
@@ -171,7 +171,7 @@ static void terminal_key(struct terminal *t, const char *key)
     cr_assert_eq(write(t->fd, key, strlen(key)), (ssize_t)strlen(key));
 }
 
-/* terminal_quit - q, and a good end */
+/* Press q; top must exit with 0. */
 static void terminal_quit(struct terminal *t)
 {
     int status;
@@ -182,7 +182,7 @@ static void terminal_quit(struct terminal *t)
     close(t->fd);
 }
 
-/* drive - every key, on a terminal of that size */
+/* Press every key on a terminal of that size. */
 static void drive(unsigned short rows, unsigned short columns)
 {
     static struct terminal t;
@@ -196,7 +196,8 @@ static void drive(unsigned short rows, unsigned short columns)
     terminal_open(&t, rows, columns);
     harness_until(shows(&t, q), SOON_MS);
     harness_until(shows(&t, "q quit"), SOON_MS);
-    cr_assert_eq(shows(&t, "exhausted"), rows == 50, "both lists, or one");
+    cr_assert_eq(shows(&t, "exhausted"), rows == 50,
+                 "a list too many or too few");
     terminal_key(&t, "p");
     harness_until(shows(&t, "pause /"), SOON_MS);
     terminal_key(&t, "n");
@@ -222,7 +223,7 @@ static void drive(unsigned short rows, unsigned short columns)
                   SOON_MS);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x",
               (unsigned)status);
-    cr_assert(shows(&t, "\033[?1049l"), "the screen is given back");
+    cr_assert(shows(&t, "\033[?1049l"), "top did not restore the screen");
     close(t.fd);
 }
 
@@ -231,7 +232,7 @@ Test(mqctl_top, top_on_a_terminal_of_80_by_24_obeys_its_keys)
     drive(24, 80);
 }
 
-/* Where nothing was started there is no duration, and no rate in its place. */
+/* Without a run there is no duration, and no rate must be in its place. */
 Test(mqctl_top, top_labels_the_latency_of_an_idle_queue_as_a_duration)
 {
     static struct terminal t;
@@ -252,7 +253,7 @@ Test(mqctl_top, top_labels_the_latency_of_an_idle_queue_as_a_duration)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* What is cut at 80 columns is the error and the name, and no number. */
+/* At 80 columns, top may cut the error and the name, but no number. */
 Test(mqctl_top, top_at_80_columns_shows_all_numbers_and_the_last_error)
 {
     static struct terminal t;
@@ -283,8 +284,8 @@ Test(mqctl_top, top_on_a_terminal_of_200_by_50_obeys_its_keys)
     drive(50, 200);
 }
 
-/* A look after a key comes an instant after the last one: it is no point of a
- * curve, where the few messages of an instant would be a peak. */
+/* A key makes top look again right away. That look must be no point of a curve,
+ * because a few messages in an instant would look like a peak. */
 Test(mqctl_top, a_key_adds_no_point_to_the_curves)
 {
     static struct terminal t;
@@ -300,7 +301,7 @@ Test(mqctl_top, a_key_adds_no_point_to_the_curves)
         harness_send_text(q, "x");
     terminal_key(&t, "+y");
     harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
-    terminal_key(&t, "?"); /* then all of it is drawn again */
+    terminal_key(&t, "?"); /* makes top draw the whole screen */
     harness_until(shows(&t, "asks first"), SOON_MS);
     terminal_key(&t, " ");
     harness_until(shows(&t, "3/8"), SOON_MS);
@@ -339,11 +340,11 @@ Test(mqctl_top, top_on_a_wide_terminal_shows_letters_with_reason_and_body)
     terminal_key(&t, "q");
     harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
     close(t.fd);
-    harness_signal(w, SIGQUIT); /* its handlers, too */
+    harness_signal(w, SIGQUIT); /* ends its handlers, too */
     harness_wait(w, SOON_MS);
 }
 
-/* What mqdlq does, by a key and a y; other keys do nothing to a letter. */
+/* Replay and discard a letter by a key and a y; other keys leave it alone. */
 static void letters_drive(unsigned short rows, unsigned short columns)
 {
     static struct terminal t;
@@ -363,7 +364,7 @@ static void letters_drive(unsigned short rows, unsigned short columns)
     terminal_key(&t, "\r");
     harness_until(shows(&t, "message id") && shows(&t, "the order of ada"),
                   SOON_MS);
-    cr_assert(shows(&t, "+01:00, "), "when it died, in local time");
+    cr_assert(shows(&t, "+01:00, "), "no local time of death");
     terminal_key(&t, " x");
     harness_until(shows(&t, "remove letter 1 of "), SOON_MS);
     terminal_key(&t, "n");
