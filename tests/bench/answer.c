@@ -27,7 +27,7 @@ struct answerer {
     char in[1 << 16], out[1 << 14];
 };
 
-/* out_flush - what was answered so far */
+/* Write the answers so far. */
 static bool out_flush(struct answerer *a)
 {
     size_t size = a->out_size;
@@ -36,7 +36,7 @@ static bool out_flush(struct answerer *a)
     return size == 0 || write(1, a->out, size) == (ssize_t)size;
 }
 
-/* ok_put - the answer to the message with that id */
+/* Add the answer to the message with that id. */
 static bool ok_put(struct answerer *a, const char *id, size_t size)
 {
     if (a->out_size + size + 4 > sizeof a->out && !out_flush(a))
@@ -48,7 +48,7 @@ static bool ok_put(struct answerer *a, const char *id, size_t size)
     return a->batch || out_flush(a);
 }
 
-/* rate_put - the result, messages a second */
+/* Write the result, messages a second. */
 static bool rate_put(const struct answerer *a, double rate)
 {
     FILE *f = fopen(a->file, "we");
@@ -59,7 +59,7 @@ static bool rate_put(const struct answerer *a, double rate)
     return fclose(f) == 0;
 }
 
-/* took - one was answered */
+/* Count an answered message; write the result after the last. */
 static bool took(struct answerer *a)
 {
     uint64_t now;
@@ -80,8 +80,8 @@ static bool took(struct answerer *a)
                            (double)(now - a->from_ns));
 }
 
-/* message_take - bytes of the first message, 0: not all is there, -1: it is no
- * message */
+/* Answer the first message. Return its size; 0: it is incomplete, -1: it is no
+ * message. */
 static ssize_t message_take(struct answerer *a, const char *at, size_t size)
 {
     const char *line = memchr(at, '\n', size), *id = at + 4, *end;
@@ -107,7 +107,7 @@ static ssize_t message_take(struct answerer *a, const char *at, size_t size)
     return (ssize_t)whole;
 }
 
-/* in_take - all messages that were read; false: something is wrong */
+/* Answer all messages that were read. Return false if something is wrong. */
 static bool in_take(struct answerer *a)
 {
     size_t at = 0;

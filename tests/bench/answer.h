@@ -14,8 +14,8 @@
 
 #define ANSWER "answer"
 
-/* Its exit status. `batch`: all that was read is answered by one write, else
- * each message by its own. */
+/* Run the child; return its exit status. "batch": one write answers all that
+ * was read, else each message has a write of its own. */
 int answer(int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
-/* bench.c - all that docs/performance.md tells, measured again
+/* bench.c - measure all numbers of docs/performance.md
  *
- * Ours and a rival in turn, for each row of the sections that were asked for.
+ * Measures ours and a rival in turn, for each row of the chosen sections.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static const struct option_table table = {
     .count = sizeof option_rows / sizeof *option_rows,
 };
 
-/* named - whether `name` is in a list with commas */
+/* Return whether `name` is in a list with commas. */
 static bool named(const char *list, const char *name)
 {
     size_t size = strlen(name);
@@ -85,7 +85,7 @@ static bool named(const char *list, const char *name)
     return false;
 }
 
-/* wanted - whether a row is to be measured */
+/* Return whether a row is to be measured. */
 static bool wanted(const struct options *o, const struct section *s,
                    const struct row *row)
 {
@@ -94,7 +94,7 @@ static bool wanted(const struct options *o, const struct section *s,
     return o->all || s->usual;
 }
 
-/* known - whether some section or row has the name */
+/* Return whether a section or row has the name. */
 static bool known(const char *name)
 {
     for (size_t s = 0; s < SECTIONS; s++) {
@@ -111,7 +111,7 @@ static bool known(const char *name)
     return false;
 }
 
-/* only_check - --only names what there is */
+/* Check that all names of --only exist. */
 static int only_check(const char *only, struct problem *p)
 {
     char list[1024], *rest = list, *name;
@@ -149,12 +149,12 @@ static int options_read(struct options *o, int argc, char **argv,
     return only_check(o->only, p);
 }
 
-/* What came of it all. */
+/* Whether a row failed, or missed a demand. */
 struct sum {
     bool failed, missed;
 };
 
-/* duel_side - what is left of it with --side; nothing is demanded of that */
+/* Return the duel as --side leaves it; one side alone has no demands. */
 static struct duel duel_side(const struct options *o, const struct duel *d)
 {
     struct duel left = *d;
@@ -169,7 +169,7 @@ static struct duel duel_side(const struct options *o, const struct duel *d)
     return left;
 }
 
-/* duel_show - measure and print the rows that were asked for */
+/* Measure a duel and print its chosen rows. */
 static int duel_show(const struct options *o, const struct report *report,
                      const struct section *s, const struct duel *duel,
                      struct sum *sum)
@@ -193,7 +193,7 @@ static int duel_show(const struct options *o, const struct report *report,
     return err;
 }
 
-/* duel_wanted - whether any of its rows is */
+/* Return whether any of its rows is to be measured. */
 static bool duel_wanted(const struct options *o, const struct section *s,
                         const struct duel *d)
 {
@@ -203,7 +203,7 @@ static bool duel_wanted(const struct options *o, const struct section *s,
     return false;
 }
 
-/* section_show - its duels, one after the other */
+/* Measure and print the duels of a section, one after the other. */
 static int section_show(const struct options *o, const struct report *report,
                         const struct section *s, struct sum *sum)
 {
@@ -221,7 +221,7 @@ static int section_show(const struct options *o, const struct report *report,
     return err;
 }
 
-/* bench - all that was asked for */
+/* Measure all that was asked for; return the exit status. */
 static int bench(const struct options *o)
 {
     struct report report = {.json = o->json};

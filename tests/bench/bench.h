@@ -27,7 +27,7 @@ enum {
     HOW_SLEEPS = 1 << 1,  /* a handler sleeps for its time, else it is busy */
     HOW_LIMIT = 1 << 2,   /* each has a time limit */
     HOW_GROUPS = 1 << 3,  /* messages, or rows that wait, have groups */
-    HOW_SETTLED = 1 << 4, /* a call for each verdict */
+    HOW_SETTLED = 1 << 4, /* the worker calls `settled` for each verdict */
     HOW_BATCH = 1 << 5,   /* a child answers all that it has read at once */
     HOW_BURST = 1 << 6,   /* all come, then all are taken */
     HOW_NOW = 1 << 7,     /* rows that wait are due */
@@ -47,7 +47,7 @@ struct task {
 };
 
 enum measured { MEASURED, NOT_BUILT };
-/* Fill in a value for each row. */
+/* A function that fills in a value for each row. */
 typedef enum measured measure(const struct task *task, double value[ROWS_MOST]);
 
 struct side {
@@ -109,17 +109,17 @@ _Noreturn void fail(int err, const char *fmt, ...)
 
 /* ---- what measurements need ---- */
 
-/* What stands at that part of the whole (0.5: the median); sorts. */
+/* Sort; return the value at that part of the whole (0.5: the median). */
 double at_part(double *of, size_t n, double part);
-/* Processor time of this thread, ns: what other programs do is not in it. */
+/* Return this thread's processor time in ns, without that of other programs. */
 uint64_t cpu_ns(void);
-/* The next of a row of numbers (splitmix64). */
+/* Return the next random number (splitmix64). */
 uint64_t random_next(uint64_t *state);
-/* A child that is killed when its parent ends; 0 in the child. */
+/* Fork a child that is killed when its parent ends; return 0 in the child. */
 int fork_bound(void);
-/* It ended well, or this process fails. */
+/* Wait for a child; fail unless it exits with 0. */
 void child_done(int pid, const char *what);
-/* A number in /proc/PID/status, in bytes: "VmRSS:". */
+/* Return a number of /proc/PID/status, such as "VmRSS:", in bytes. */
 double status_bytes(int pid, const char *field);
 
 #endif

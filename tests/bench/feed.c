@@ -10,9 +10,9 @@
 
 #include "common/base/clock.h"
 
-/* Deliveries before the clock runs, in which caches and the worker's mean of a
- * handler's time settle: of each filling, which the handler itself has made,
- * and of all where a process sends. */
+/* Deliveries before the clock runs, while caches and the worker's mean time of
+ * a handler settle: so many in each filling, or one in so many where a process
+ * sends. */
 #define WARM_FILL 10
 #define WARM_PART 20 /* one in so many */
 #define GROUPS    16
@@ -37,8 +37,8 @@ void feed_turn(char body[FEED_MOST], unsigned long i)
     body[1] = (char)('a' + i % GROUPS);
 }
 
-/* pin - this process to the first processor that it may use, or to the others,
- * if there are any */
+/* Pin this process to the first processor that it may use, or to the others. Do
+ * nothing if it has only one. */
 static void pin(bool first)
 {
     cpu_set_t all, mine;
@@ -79,7 +79,7 @@ int feed_start(const struct task *task)
     _exit(0);
 }
 
-/* queue_fill - all that it holds */
+/* Fill the queue. */
 static void queue_fill(struct tally *t)
 {
     for (unsigned long i = 0; i < t->fill; i++) {
@@ -115,7 +115,7 @@ void tally_start(struct tally *t, const struct task *task)
     atomic_store(&t->next, WARM_FILL);
 }
 
-/* tally_mark - the clock starts or stops; a queue that is empty is filled */
+/* Start or stop the clock, and fill the queue if it is empty. */
 bool tally_mark(struct tally *t, unsigned long at)
 {
     uint64_t now = clock_mono_ns();

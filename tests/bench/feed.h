@@ -1,7 +1,7 @@
 /* feed.h - who sends the messages, and who counts them
  *
- * WHAT   A sender process, or a queue that is filled again each time that it
- *        was emptied; and the clock from the first delivery to the last.
+ * WHAT   A sender process, or a queue that is filled again each time it is
+ *        empty; and the clock from the first delivery to the last.
  * WHO    A measuring process. tally_count: any thread that delivers; without
  *        HOW_SENDER one at a time.
  * OWNS   The sender, until tally_rate.
@@ -17,12 +17,12 @@
 
 #define FEED_MOST 8192 /* bytes of a message */
 
-/* The queue of this measurement. */
+/* Open the queue of this measurement. */
 mqd_t feed_open(int flags);
-/* "g00:xxxx...", of one of 16 groups by turns. */
+/* Make a body "g00:xxxx..."; name group number `i` modulo 16 in it. */
 void feed_body(char body[FEED_MOST]);
 void feed_turn(char body[FEED_MOST], unsigned long i);
-/* A process that sends `n` messages, as fast as there is room, and ends. */
+/* Start a process that sends `n` messages, as fast as there is room. */
 int feed_start(const struct task *task);
 
 /* a = atomic; everything else belongs to who delivers number `next` */
@@ -45,16 +45,16 @@ struct tally {
 
 /* Count up to `n` deliveries of no queue. */
 void tally_plan(struct tally *t, unsigned long n);
-/* Count those of the task. The queue is full, or being filled, on return. */
+/* Count deliveries of the task. On return the queue is full or being filled. */
 void tally_start(struct tally *t, const struct task *task);
-/* tally_count's rare case. */
+/* Do the rare part of tally_count. */
 bool tally_mark(struct tally *t, unsigned long at);
-/* Messages a second; after the last one. Of fillings the median: what else ran
- * meanwhile has taken its time from few of them. */
+/* Return the messages a second, after the last one: with fillings, of the
+ * median, because other programs have slowed few of them. */
 double tally_rate(struct tally *t);
 
-/* tally_count - one was delivered; true for the last. The same few
- * instructions for all that are compared. */
+/* Count a delivery; return true for the last. All that are compared execute the
+ * same few instructions. */
 static inline bool tally_count(struct tally *t)
 {
     unsigned long at =

@@ -35,7 +35,7 @@ static int handle_work(const struct mqw_message *m, struct mqw_context *c)
     return handle_nothing(m, c);
 }
 
-/* count_settled - what somebody who keeps books does at least */
+/* Do the least that somebody who keeps books does for each verdict. */
 static void count_settled(const struct mqw_message *m, enum mqw_verdict verdict,
                           uint64_t took_ns, void *user)
 {

@@ -14,7 +14,7 @@
 /* Consume the queue until the handler stops the worker. */
 void library_run(const struct task *task, mqw_handler *handler, void *user);
 
-/* A handler that does what the task says: messages a second. Knows HOW_SENDER,
+/* Run a handler that does the task: messages a second. Knows HOW_SENDER,
  * HOW_SLEEPS, HOW_LIMIT, HOW_GROUPS (16 of them) and HOW_SETTLED. */
 enum measured library_rate(const struct task *task, double value[ROWS_MOST]);
 

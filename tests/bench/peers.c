@@ -30,7 +30,7 @@ static void say(struct peer_link *l, const char *text, size_t size)
     }
 }
 
-/* line - the next, without its end */
+/* Read the next line, without its end. */
 static void line(struct peer_link *l, char *out, int room)
 {
     if (!fgets(out, room, l->in))
@@ -38,7 +38,7 @@ static void line(struct peer_link *l, char *out, int room)
     out[strcspn(out, "\r\n")] = '\0';
 }
 
-/* bytes - so many, and the end of the line after them */
+/* Read `size` bytes and the end of the line after them. */
 static void bytes(struct peer_link *l, char *out, size_t size)
 {
     char end[2];
@@ -50,7 +50,7 @@ static void bytes(struct peer_link *l, char *out, size_t size)
 
 /* ---- beanstalkd: its protocol.txt ---- */
 
-/* answered - a line that begins as it must */
+/* Read a line, which must begin like that. */
 static void answered(struct peer_link *l, const char *want, char *text,
                      int room)
 {
@@ -101,7 +101,7 @@ const struct peer peer_beanstalkd = {
 
 /* ---- Redis: its protocol, RESP ---- */
 
-/* ask - a command, of words up to NULL */
+/* Send a command; its words end with NULL. */
 static void ask(struct peer_link *l, const char *const words[])
 {
     char text[FEED_MOST + 512];
@@ -116,8 +116,8 @@ static void ask(struct peer_link *l, const char *const words[])
     say(l, text, at);
 }
 
-/* answer - one, whatever is in it: the last string that it has is the body, the
- * one that begins with a digit an id of a stream */
+/* Read one answer of any form. Its last string is the body; a string that
+ * begins with a digit is an id of a stream. */
 static void answer(struct peer_link *l)
 {
     char text[128];
@@ -179,7 +179,7 @@ static void stream_take(struct peer_link *l)
     answer(l);
 }
 
-/* stream_done - it is out of the stream, too, or that would grow */
+/* Report it done and delete it, because the stream would grow. */
 static void stream_done(struct peer_link *l)
 {
     ASK(l, "XACK", "queue", "group", l->id);
@@ -188,8 +188,8 @@ static void stream_done(struct peer_link *l)
     answer(l);
 }
 
-/* What was answered is in the file: a kill of the server loses nothing, and a
- * power cut the last second. */
+/* What was answered is in the file: a kill of the server loses nothing, a power
+ * cut loses up to the last second. */
 static const char *const redis_server[] = {"redis-server",
                                            "--port",
                                            "0",
@@ -225,7 +225,7 @@ const struct peer peer_redis_stream = {
 
 /* ---- servers ---- */
 
-/* server_run - in its process; it does not return */
+/* Execute the server in its process. This does not return. */
 static _Noreturn void server_run(const struct peer *peer)
 {
     static char text[WORDS][PATH_MAX + 32];
@@ -248,7 +248,7 @@ static _Noreturn void server_run(const struct peer *peer)
     _exit(NOT_FOUND);
 }
 
-/* joined - whether the server takes connections */
+/* Connect to the server; return false if it takes no connections. */
 static bool joined(const struct peer *peer, int *fd)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};

@@ -35,19 +35,19 @@ struct peer {
 };
 extern const struct peer peer_beanstalkd, peer_redis_list, peer_redis_stream;
 
-/* The server, ready, with an empty queue. */
+/* Start the server with an empty queue, and wait until it is ready. */
 enum measured peer_start(const struct peer *peer);
 void peer_open(const struct peer *peer, struct peer_link *l);
-/* A process that puts `n` bodies of `size` bytes, one after the other. */
+/* Start a process that puts `n` bodies of `size` bytes, one after the other. */
 int peer_send(const struct peer *peer, unsigned long n, size_t size);
 
-/* A node of RabbitMQ, and its port. It ends when this process does. */
+/* Start a node of RabbitMQ and tell its port. It ends with this process. */
 enum measured rabbit_node(unsigned *port);
-/* One with a durable queue, empty; `url` of the node. */
+/* Start a node with an empty durable queue; write its URL to `url`. */
 #define RABBIT_URL   64
 #define RABBIT_QUEUE "bench"
 enum measured rabbit_start(char url[RABBIT_URL]);
-/* amqp-publish of `n` persistent messages, one a line. */
+/* Start amqp-publish for `n` persistent messages, one a line. */
 int rabbit_send(const char *url, unsigned long n, size_t size);
 
 #endif

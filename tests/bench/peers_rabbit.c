@@ -10,7 +10,7 @@
 
 #define SCRIPT "tests/harness/rabbit" /* from the top of the tree */
 
-/* program - run, with its files; NULL: /dev/null */
+/* Start a program with stdin from a file; NULL: /dev/null. */
 static int program(const char *const argv[], const char *in)
 {
     int pid = fork_bound();
@@ -23,8 +23,8 @@ static int program(const char *const argv[], const char *in)
     fail(errno, "%s", argv[0]);
 }
 
-/* node_start - not bound to us: it ends its nodes at the end of its stdin,
- * which is when we have gone, however we go */
+/* Start the script, which ends its nodes at the end of its stdin, so when this
+ * process ends. It is not killed with us: that would leave the nodes. */
 static FILE *node_start(const char *dir)
 {
     int in[2], out[2];
@@ -47,7 +47,7 @@ static FILE *node_start(const char *dir)
     return fdopen(out[0], "r");
 }
 
-/* installed - both, and the tree beside us */
+/* Return whether the server, amqp-tools and the script are there. */
 static bool installed(void)
 {
     static const char look[] =
@@ -96,7 +96,7 @@ enum measured rabbit_start(char url[RABBIT_URL])
     return MEASURED;
 }
 
-/* bodies_write - one a line */
+/* Write the bodies, one a line. */
 static void bodies_write(const char *path, unsigned long n, size_t size)
 {
     static char body[FEED_MOST];

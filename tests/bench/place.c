@@ -18,7 +18,7 @@
 static struct place here;
 const struct place *const place = &here;
 
-/* queue_make - a fresh one */
+/* Make a fresh queue. */
 static int queue_make(uint64_t depth, uint64_t size, struct problem *p)
 {
     struct queue_attr attr = {.depth = depth, .message_size = size};
@@ -32,7 +32,7 @@ static int queue_make(uint64_t depth, uint64_t size, struct problem *p)
     return err;
 }
 
-/* file_put - one write */
+/* Write a text to a file in one write. */
 static int file_put(const char *path, const char *text)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -43,7 +43,7 @@ static int file_put(const char *path, const char *text)
     return err;
 }
 
-/* namespace_enter - an IPC namespace of our own, in which we set the limits */
+/* Enter an IPC namespace of our own, in which we set the limits. */
 static int namespace_enter(void)
 {
     char user[64], group[64], depth[16];
@@ -62,8 +62,8 @@ static int namespace_enter(void)
     return err ? err : file_put("/proc/sys/fs/mqueue/msg_max", depth);
 }
 
-/* room_find - a place where deep queues may be made; without one the rows that
- * need it say so */
+/* Find a namespace that allows deep queues. Without one, the rows that need it
+ * fail and say so. */
 static void room_find(void)
 {
     struct problem p;
@@ -77,7 +77,7 @@ static void room_find(void)
     queue_unlink(here.queue);
 }
 
-/* names_find - of this program, and of mqworker in ../../bin or $MQW_BIN */
+/* Find the paths of this program, and of mqworker in ../../bin or $MQW_BIN. */
 static int names_find(struct problem *p)
 {
     const char *bin = getenv("MQW_BIN");
@@ -133,7 +133,7 @@ static int entry_remove(const char *path, const struct stat *st, int type,
     return at->level > 0 ? remove(path) : 0;
 }
 
-/* leavings_remove - of the last measurement */
+/* Remove what the last measurement left. */
 static void leavings_remove(void)
 {
     queue_unlink(here.queue);

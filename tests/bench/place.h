@@ -4,8 +4,8 @@
  *        each measurement.
  * WHO    The process that was started, alone.
  * OWNS   The queue's name and the directory.
- * FAILS  A problem. Where queues of 90 are not allowed, it moves to an IPC
- *        namespace of its own in which they are, if it may.
+ * FAILS  With a problem. Where queues of 90 messages are not allowed, it enters
+ *        an IPC namespace of its own that allows them, if it may.
  */
 #ifndef TESTS_BENCH_PLACE_H
 #define TESTS_BENCH_PLACE_H
@@ -13,16 +13,16 @@
 #include "common/base/problem.h"
 #include "tests/bench/bench.h"
 
-#define DEEP 90 /* the deepest queue that is made */
+#define DEEP 90 /* depth of the deepest queue */
 
-/* Before the process has threads or children. `pin`: where handlers do nothing,
- * a sender gets the first processor, the consumer the others. */
+/* Call this before the process has threads or children. `pin`: where handlers
+ * do nothing, a sender gets the first processor, the consumer the others. */
 int place_open(bool pin, struct problem *p);
-/* What the task needs; nothing is left of the last one. */
+/* Remove what the last task left, and make what this one needs. */
 int place_ready(const struct task *task, struct problem *p);
-/* The queue and all files are gone. */
+/* Remove the queue and all files. */
 void place_close(void);
-/* Of a program that another one started: its queue, and nothing to clean up. */
+/* Use the queue of the program that started this one; clean up nothing. */
 void place_join(const char *queue);
 
 #endif

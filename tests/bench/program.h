@@ -11,14 +11,14 @@
 
 #include "tests/bench/bench.h"
 
-/* mqworker -q --state-dir ... QUEUE and what follows, NULL at the end. Its
- * warnings come on stderr. */
+/* Start mqworker -q --state-dir ... QUEUE ARGUMENTS, which end with NULL. Its
+ * warnings go to stderr. Return its pid. */
 int program_start_on(const char *queue, const char *const *arguments);
-/* On the queue of this measurement. */
+/* Start it on the queue of this measurement. */
 int program_start(const char *const *arguments);
-/* SIGTERM, and its end. */
+/* Send SIGTERM and wait for its end. */
 void program_stop(int pid);
-/* Send, waiting for room; not for ever. */
+/* Send `n` messages; fail if there is no room for a minute. */
 void program_send(int mq, unsigned long n, size_t size);
 
 #endif

@@ -15,7 +15,7 @@
 #define NAME_TEXT   80
 #define DEMAND_TEXT (VALUE_TEXT + 1)
 
-/* value_print - three digits or so: "1.26 M/s" "664 k/s" "8 MiB" */
+/* Print a value with about three digits: "1.26 M/s" "664 k/s" "8 MiB". */
 static const char *value_print(double value, const char *unit,
                                char buf[VALUE_TEXT])
 {
@@ -41,7 +41,7 @@ static const char *value_print(double value, const char *unit,
     return buf;
 }
 
-/* processor_name - as /proc/cpuinfo has it; "" where it has none */
+/* Return the processor's name from /proc/cpuinfo; "": it has none. */
 static const char *processor_name(char name[NAME_TEXT])
 {
     FILE *f = fopen("/proc/cpuinfo", "re");
@@ -97,8 +97,8 @@ static const char *const met_words[] = {
     [MET_NOT] = "NO",
 };
 
-/* demand_print - a must or an aim: a ratio, or a value where there is no rival;
- * at least or at most */
+/* Print a must or an aim: a ratio, or without a rival a value. "<" stands
+ * before what must not be exceeded. */
 static const char *demand_print(const struct result *r, double want,
                                 char buf[DEMAND_TEXT])
 {
@@ -115,7 +115,7 @@ static const char *demand_print(const struct result *r, double want,
     return buf;
 }
 
-/* row_print - a line of the table */
+/* Print a line of the table. */
 static void row_print(const struct result *r)
 {
     char ours[VALUE_TEXT], rival[VALUE_TEXT] = "", ratio[VALUE_TEXT] = "",
@@ -144,13 +144,13 @@ static void row_print(const struct result *r)
            demand_print(r, r->row->aim, aim), met_words[r->met]);
 }
 
-/* number - null for what there is none of */
+/* Return a JSON number, or null if it is not there. */
 static json_t *number(double value, bool there)
 {
     return there && isfinite(value) ? json_real(value) : json_null();
 }
 
-/* row_json - an object on a line */
+/* Print the row as a JSON object on one line. */
 static void row_json(const struct report *report, const struct section *section,
                      const struct result *r)
 {

@@ -17,12 +17,12 @@ struct report {
     long processors;
 };
 
-/* What the machine is; on stderr a warning if it is busy. */
+/* Print what the machine is, and warn on stderr if it is busy. */
 void report_begin(struct report *report, const struct plan *plan);
 void report_section(const struct report *report, const struct section *section);
 void report_row(const struct report *report, const struct section *section,
                 const struct result *result);
-/* --list. */
+/* Print the sections and their rows, for --list. */
 void report_list(const struct section *const *sections, size_t count);
 
 #endif

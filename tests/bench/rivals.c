@@ -17,13 +17,13 @@
 #include "tests/bench/feed.h"
 #include "tests/bench/work.h"
 
-#define JOURNAL_BYTES (128 << 20) /* it is written over from there on */
+#define JOURNAL_BYTES (128 << 20) /* then it is written over */
 #define THREADS_MOST  64
 #define SLOTS         4
 
 static struct tally tally;
 
-/* next - one message, without blocking in mq_receive; `priority` may be NULL */
+/* Receive a message without blocking in mq_receive. `priority` may be NULL. */
 static inline size_t next(mqd_t mq, char body[FEED_MOST], unsigned *priority)
 {
     struct pollfd p = {.fd = (int)mq, .events = POLLIN};
@@ -64,7 +64,7 @@ void second_thread(void)
         fail(EAGAIN, "pthread_create");
 }
 
-/* slots_map - some, of a file, and in memory */
+/* Map some slots of a file in memory. */
 static char *slots_map(void)
 {
     const size_t size = SLOTS * FEED_MOST;
@@ -148,7 +148,7 @@ static struct crew {
     uint64_t number;      /* of its message; under the mutex */
 } crew = {.turn = PTHREAD_MUTEX_INITIALIZER};
 
-/* crew_start - `threads` threads that run `body` */
+/* Start `threads` threads that run `body`. */
 static void crew_start(const struct task *task, void *(*body)(void *),
                        pthread_t thread[THREADS_MOST])
 {
@@ -159,7 +159,7 @@ static void crew_start(const struct task *task, void *(*body)(void *),
             fail(EAGAIN, "pthread_create");
 }
 
-/* crew_receive - whenever there is a message, or when it is its turn */
+/* Receive a message, with `turns` only when it is this thread's turn. */
 static bool crew_receive(mqd_t mq, char body[FEED_MOST])
 {
     bool got;
@@ -173,7 +173,7 @@ static bool crew_receive(mqd_t mq, char body[FEED_MOST])
     return got;
 }
 
-/* crew_thread - receive, work, count */
+/* Receive, work and count, for ever. */
 static void *crew_thread(void *arg)
 {
     char body[FEED_MOST];
@@ -189,7 +189,7 @@ static void *crew_thread(void *arg)
     fail(errno, "mq_receive");
 }
 
-/* crew_rate - until all is counted */
+/* Run the crew until all is counted. */
 static enum measured crew_rate(const struct task *task, double *rate)
 {
     pthread_t thread[THREADS_MOST];
@@ -255,7 +255,7 @@ enum measured spawn_rate(const struct task *task, double value[ROWS_MOST])
 
 /* ---- a long-lived child ---- */
 
-/* echo_start - the far end of the socket pair */
+/* Start the child at the far end of the socket pair. */
 static int echo_start(int fds[2])
 {
     char body[FEED_MOST];

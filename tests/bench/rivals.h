@@ -11,21 +11,21 @@
 
 #include "tests/bench/bench.h"
 
-/* A thread that sleeps, as any worker has one; until the process ends. */
+/* Start a thread that sleeps until the process ends, as any worker has one. */
 void second_thread(void);
 
-/* All: messages a second, counted by the same tally as ours. */
+/* All of these measure messages a second, by the same tally as ours. */
 
-/* A non-blocking mq_receive, poll(2) when the queue is empty. */
+/* Call mq_receive without blocking, and poll(2) when the queue is empty. */
 measure bare_rate;
 /* The same under the conditions of any worker: the process has a second thread
  * (asleep), the priority is asked for, bodies go to slots in a mapped file. No
  * consumer with these can be faster. */
 measure floor_rate;
-/* The same, and what keeps each message from being lost by a kill, wherever it
- * comes: a record in the file that is marked before the kernel is asked and
- * cleared at the end. And with a look at the clock for each message, without
- * which nobody knows how long a handler took. */
+/* The same, and a record in the file that keeps a kill at any instruction from
+ * losing a message: it is marked before mq_receive and cleared at the end. The
+ * second also looks at the clock for each message, as a worker must to know how
+ * long a handler took. */
 measure custody_rate, custody_clock_rate;
 /* As bare_rate, and a pwrite of each body to the end of a file: what people do
  * who fear a crash. (A kill between the two still loses the message.) */
@@ -34,8 +34,8 @@ measure journal_rate;
 measure blocking_rate;
 /* `threads` threads that each block in mq_receive, and do the task's work. */
 measure pool_rate;
-/* The same, one after the other, by a mutex: so they know in which order their
- * messages came. Without it nobody can keep the order of a group. */
+/* The same, but by a mutex one thread receives at a time, so that the order of
+ * messages is known, without which nobody can keep that of a group. */
 measure turns_rate;
 /* `threads` threads that do the work and nothing else: no queue, no sender. */
 measure ideal_rate;

@@ -3,8 +3,8 @@
  * Bodies go to a mapped file in memory, in front of each a record that tells
  * after a kill, at whichever instruction, whether a message is there and where
  * it ends: what docs/design/lifecycle.md needs, and nothing that is only good
- * to know. So no check sum, no name, no time, nothing counted, no handler's
- * limit; and one message at a time, as there is one thread.
+ * to know. It has no check sum, no name, no time, no counters and no time
+ * limit, and one message at a time, because there is one thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ struct kept {
 static struct tally tally;
 static char fill[FEED_MOST];
 
-/* kept_map - of a file, and in memory */
+/* Map the record into a file in memory. */
 static struct kept *kept_map(void)
 {
     char path[PATH_MAX + 16];
@@ -62,9 +62,9 @@ static void word_set(struct kept *k, uint64_t word)
     atomic_store_explicit(&k->word, word, memory_order_release);
 }
 
-/* keep - the next message, as slot.c has it: a kill before the last store of
- * the first part leaves it in the queue; one after it finds it by the priority,
- * and its end by the fill */
+/* Receive the next message into the record, as slot.c does. After a kill, the
+ * priority shows whether the kernel wrote a message, and the fill shows where
+ * it ends. */
 static void keep(mqd_t mq, struct kept *k, size_t dirty)
 {
     struct pollfd p = {.fd = (int)mq, .events = POLLIN};
@@ -84,7 +84,7 @@ static void keep(mqd_t mq, struct kept *k, size_t dirty)
     word_set(k, RUNNING);
 }
 
-/* rate - with a look at the clock for each message, or without */
+/* Measure, with a look at the clock for each message or without. */
 static enum measured rate(const struct task *task, bool looks,
                           double value[ROWS_MOST])
 {

@@ -1,8 +1,8 @@
 /* rivals_exec.c - the least that a process for each message can cost
  *
- * spawn_rate in rivals.c is what it is compared with; this is what is left of
- * the difference when nothing but the contract of a handler is kept: no
- * custody, no verdict, no limit, nothing counted but messages.
+ * It is compared with spawn_rate in rivals.c, and does only what the contract
+ * of a handler requires on top: no custody, no verdict, no time limit, and no
+ * counter but that of messages.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static struct {
     posix_spawnattr_t attr; /* c */
 } crew;
 
-/* start - the process, with the body in a file and an end of the pipe */
+/* Start the process: stdin is the body's file, stderr an end of the pipe. */
 static pid_t start(int body, int err)
 {
     static char program[] = SPAWNED;
@@ -44,7 +44,7 @@ static pid_t start(int body, int err)
     return pid;
 }
 
-/* serve - one message */
+/* Run one message. */
 static void serve(const char *message, size_t size)
 {
     int body = memfd_create("body", MFD_CLOEXEC), err[2];
@@ -71,7 +71,7 @@ static void serve(const char *message, size_t size)
     close(err[0]);
 }
 
-/* serve_thread - until all are done; then the process ends */
+/* Serve messages until all are done, then end the process. */
 static void *serve_thread(void *arg)
 {
     mqd_t mq = feed_open(O_RDONLY);

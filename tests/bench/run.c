@@ -14,7 +14,7 @@
 #include "common/cli/complain.h"
 #include "tests/bench/place.h"
 
-#define LIMIT_MS   120000 /* of one measurement; it takes a second or so */
+#define LIMIT_MS   120000 /* of one measurement; one takes about a second */
 #define QUICK_PART 5      /* of the work is left */
 
 enum { OURS, RIVAL, SIDES };
@@ -25,7 +25,7 @@ struct values {
     unsigned runs;
 };
 
-/* measure_child - the process that measures; it does not return */
+/* Measure, in a process for that. This does not return. */
 static _Noreturn void measure_child(const struct side *side,
                                     const struct task *task, int out)
 {
@@ -42,23 +42,23 @@ static _Noreturn void measure_child(const struct side *side,
     _exit(how == MEASURED ? 0 : 2);
 }
 
-/* all_ended - nothing of a measurement runs any more: senders and workers die
- * with it, and what they leave behind comes to us, a subreaper */
+/* Wait until nothing of a measurement runs: senders and workers die with it,
+ * and their children become ours, because this process is a subreaper. */
 static void all_ended(void)
 {
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
         ;
 }
 
-/* end - a measurement that has not come to its end */
+/* Kill a measurement that has not finished. */
 static int end(pid_t pid, int code)
 {
     kill(pid, SIGKILL);
     return code;
 }
 
-/* status_wait - of the process that ended after it has written its values;
- * -errno: it has not */
+/* Wait until the process has written its values and ended; return its exit
+ * status, or -errno if it did not end. */
 static int status_wait(pid_t pid, int in)
 {
     struct pollfd p = {.fd = in, .events = POLLIN};
@@ -77,7 +77,7 @@ static int status_wait(pid_t pid, int in)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/* measure_once - one side, once; 0, 1 failed, 2 not built, -EINTR */
+/* Measure one side once. Return 0, 1 (failed), 2 (not built) or -EINTR. */
 static int measure_once(const struct side *side, const struct task *task,
                         double value[ROWS_MOST])
 {
@@ -105,7 +105,7 @@ static int measure_once(const struct side *side, const struct task *task,
     return status == -EINTR || status == 0 || status == 2 ? status : 1;
 }
 
-/* side_run - pair number `run`, this side of it */
+/* Measure one side of pair number `run`. */
 static int side_run(const struct duel *d, const struct plan *plan,
                     struct values *v, unsigned run, int which)
 {
@@ -128,7 +128,7 @@ static int side_run(const struct duel *d, const struct plan *plan,
     return status;
 }
 
-/* pairs_run - who is first changes from pair to pair */
+/* Measure all pairs. The side that is first changes from pair to pair. */
 static int pairs_run(const struct duel *d, const struct plan *plan,
                      struct values *v)
 {
@@ -153,7 +153,7 @@ static int pairs_run(const struct duel *d, const struct plan *plan,
     return 0;
 }
 
-/* reached - with the precision that is printed */
+/* Return whether a demand is met, with the precision that is printed. */
 static bool reached(const struct row *row, double ratio, double want)
 {
     if (want <= 0)
@@ -171,7 +171,7 @@ static enum met judge(const struct row *row, double ratio)
     return reached(row, ratio, row->must) ? MET_MUST : MET_NOT;
 }
 
-/* deviation - the median distance from the median */
+/* Return the median distance from the median. */
 static double deviation(const double *of, unsigned n, double median)
 {
     double far[RUNS_MOST];
@@ -181,7 +181,7 @@ static double deviation(const double *of, unsigned n, double median)
     return at_part(far, n, 0.5);
 }
 
-/* row_result - of all that was measured for a row */
+/* Make the result of all that was measured for a row. */
 static void row_result(const struct duel *d, struct values *v, int r,
                        struct result *out)
 {

@@ -1,8 +1,8 @@
-/* run.h - the two sides of a duel in turn, and what came out
+/* run.h - measure the two sides of a duel in turn
  *
- * WHAT   Each measurement in a process of its own, ours and the rival's by
- *        turns; the median of each, and of the ratios of pairs: what else the
- *        machine does then spoils both alike.
+ * WHAT   Runs each measurement in a process of its own, ours and the rival's by
+ *        turns. Takes the median of each and of the ratios of pairs: other load
+ *        on the machine then slows both alike.
  * WHO    The process that was started, alone.
  * OWNS   The measuring processes; none is left when a call returns.
  * FAILS  A row that could not be measured says so; -EINTR after a signal
@@ -33,7 +33,7 @@ struct result {
                                        of the values of ours */
 };
 
-/* One result for each row of the duel. */
+/* Measure a duel; fill in one result for each of its rows. */
 int duel_run(const struct duel *duel, const struct plan *plan,
              struct result result[ROWS_MOST]);
 

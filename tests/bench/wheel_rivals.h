@@ -202,7 +202,7 @@ static struct tick_timer *tick_timer;
 static struct tick_timer near[NEAR], far[FAR_RINGS][FAR];
 static uint32_t tick_now; /* the next tick that is to be served */
 
-/* tick_slot - where a timer is until its ring has come round to it */
+/* Return the slot of a timer: its ring is the first that reaches its tick. */
 static struct tick_timer *tick_slot(uint32_t tick)
 {
     uint32_t delta = tick - tick_now;
@@ -275,7 +275,7 @@ static void tick_churn(const struct load *l)
     }
 }
 
-/* tick_cascade - spread the slots whose turn has come */
+/* Spread the far slots whose turn has come over the nearer rings. */
 static void tick_cascade(void)
 {
     unsigned shift = NEAR_BITS;

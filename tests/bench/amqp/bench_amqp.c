@@ -34,7 +34,7 @@ static struct broker broker;
 
 /* ---- the bare loop ---- */
 
-/* take_all - a message, its acknowledgement, the next */
+/* Take and acknowledge the messages one after the other. */
 static void take_all(void)
 {
     amqp_connection_state_t c = broker_connect(&broker);
@@ -55,14 +55,14 @@ static void take_all(void)
             fail(0, "the bare loop cannot acknowledge");
         amqp_destroy_envelope(&e);
     } while (!last);
-    /* Until the broker has read what was acknowledged. */
+    /* This waits until the broker has read the acknowledgements. */
     amqp_connection_close(c, AMQP_REPLY_SUCCESS);
     amqp_destroy_connection(c);
 }
 
 /* ---- ours, with a function ---- */
 
-/* plugin_start - it ends after the last one */
+/* Start a worker with the plugin, which ends after the last message. */
 static int plugin_start(char file[PATH_MAX + 16])
 {
     char plugin[PATH_MAX + 32], arg[PATH_MAX + 64], most[24];
@@ -79,7 +79,7 @@ static int plugin_start(char file[PATH_MAX + 16])
                                              "--max-deliveries", most, NULL});
 }
 
-/* plugin_done - and `meter` is what it counted */
+/* Wait for its end, and read into `meter` what the plugin counted. */
 static void plugin_done(int pid, const char *file)
 {
     int fd;
@@ -93,7 +93,7 @@ static void plugin_done(int pid, const char *file)
 
 /* ---- rate ---- */
 
-/* filled - a node, and a queue with all messages */
+/* Start a node, and fill its queue with all messages. */
 static enum measured filled(const struct task *task)
 {
     meter = (struct meter){.warm = task->n / WARM_PART, .n = task->n};
@@ -131,7 +131,7 @@ static enum measured plugin_rate(const struct task *task,
 
 /* ---- from the send to the handler ---- */
 
-/* trickle_start - a process that sends one now and then, with the time in it */
+/* Start a process that sends a message now and then, with the time in it. */
 static int trickle_start(const struct task *task)
 {
     char body[SIZE] = "";
@@ -154,7 +154,7 @@ static int trickle_start(const struct task *task)
     _exit(0);
 }
 
-/* late - of what take_all or the plugin saw */
+/* Measure the time from send to arrival, in take_all or (`ours`) the plugin. */
 static enum measured late(const struct task *task, bool ours,
                           double value[ROWS_MOST])
 {
@@ -191,7 +191,7 @@ static enum measured plugin_late(const struct task *task,
 
 /* ---- a process for each message ---- */
 
-/* bodies_open - where handlers write what they get */
+/* Make the handlers' script, and the fifo to which they write their bodies. */
 static int bodies_open(char script[PATH_MAX + 16])
 {
     char fifo[PATH_MAX + 16];
@@ -205,13 +205,14 @@ static int bodies_open(char script[PATH_MAX + 16])
     close(fd);
     if (mkfifo(fifo, 0600) < 0)
         fail(errno, "%s", fifo);
-    fd = open(fifo, O_RDWR | O_CLOEXEC); /* it has no end between two */
+    fd = open(fifo, O_RDWR | O_CLOEXEC); /* O_RDWR: no end of file between
+                                          * two */
     if (fd < 0)
         fail(errno, "%s", fifo);
     return fd;
 }
 
-/* bodies_count - until all have come; writes this small are not torn */
+/* Count until all bodies have come. Writes this small are not torn. */
 static void bodies_count(int fd)
 {
     char body[SIZE];
@@ -263,7 +264,7 @@ static enum measured tools_exec(const struct task *task,
 
 /* ---- in Python ---- */
 
-/* python_result - what it has left in `file` */
+/* Read the rate that the script wrote to `file`. */
 static enum measured python_result(const char *file, double value[ROWS_MOST])
 {
     FILE *f = fopen(file, "re");
@@ -275,7 +276,7 @@ static enum measured python_result(const char *file, double value[ROWS_MOST])
     return MEASURED;
 }
 
-/* python_ready - with pika, and a queue that is filled */
+/* Check that Python has pika, and fill the queue. */
 static enum measured python_ready(const struct task *task, char warm[24],
                                   char n[24], char file[PATH_MAX + 16])
 {

@@ -43,7 +43,7 @@ amqp_connection_state_t broker_connect(const struct broker *b)
     return c;
 }
 
-/* queues_make - as the worker does */
+/* Create the queues as the worker does. */
 static void queues_make(const struct broker *b)
 {
     struct broker_operand operand;
@@ -61,7 +61,7 @@ static void queues_make(const struct broker *b)
     link_close(&l);
 }
 
-/* queues_end - those that are there */
+/* Delete the queues that exist. */
 static void queues_end(const struct broker *b)
 {
     static const char *const all[] = {BENCH_QUEUE, BENCH_QUEUE ".dead",
@@ -109,7 +109,7 @@ void broker_publish(amqp_connection_state_t c, const void *body, size_t size)
         fail(0, "publishing");
 }
 
-/* confirmed - all up to number `n` */
+/* Wait until all messages up to number `n` are confirmed. */
 static void confirmed(amqp_connection_state_t c, uint64_t n)
 {
     uint64_t last = 0;

@@ -23,11 +23,11 @@ struct broker {
 
 enum measured broker_start(struct broker *b);
 void broker_over(const struct broker *b);
-/* A connection with one channel, 1. */
+/* Open a connection with one channel, number 1. */
 amqp_connection_state_t broker_connect(const struct broker *b);
-/* Persistent, and not waited for. */
+/* Publish a persistent message without waiting for its confirm. */
 void broker_publish(amqp_connection_state_t c, const void *body, size_t size);
-/* `n` messages of `size` bytes, all confirmed. */
+/* Publish `n` messages of `size` bytes and wait until all are confirmed. */
 void broker_fill(const struct broker *b, unsigned long n, size_t size);
 
 #endif

@@ -2,7 +2,7 @@
 """by_pika.py - a consumer as people write it, for the benchmark
 
 Usage: by_pika.py PORT QUEUE PREFETCH WARM N FILE
-FILE gets how many messages a second came, from number WARM to number N.
+It writes to FILE how many messages a second came, from number WARM to N.
 """
 import sys
 import time

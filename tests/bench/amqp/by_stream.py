@@ -2,7 +2,7 @@
 """by_stream.py - a handler for --stream, for the benchmark
 
 Usage: by_stream.py WARM N FILE
-FILE gets how many messages a second came, from number WARM to number N.
+It writes to FILE how many messages a second came, from number WARM to N.
 """
 import sys
 import time

@@ -1,4 +1,4 @@
-/* meter.h - what is counted where messages of a broker arrive
+/* meter.h - count and time the messages that arrive from a broker
  *
  * WHAT   A clock from message number `warm` to number `n`, and for each of
  *        those the time since it was sent, if its body says when that was.
@@ -25,7 +25,7 @@ struct meter {
     double late_ns[METER_MOST]; /* of those behind `warm` */
 };
 
-/* meter_now - CLOCK_MONOTONIC; a plugin has no part of ours */
+/* Return CLOCK_MONOTONIC. A plugin cannot call clock_mono_ns. */
 static inline uint64_t meter_now(void)
 {
     struct timespec t;
@@ -34,7 +34,7 @@ static inline uint64_t meter_now(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* meter_count - one has arrived; true for the last */
+/* Count a message that has arrived; return true for the last. */
 static inline bool meter_count(struct meter *m, const void *body, size_t size)
 {
     uint64_t now = meter_now(), sent = 0;

@@ -1,8 +1,8 @@
-/* bench_exec.c - a process for each message, against doing only that
+/* bench_exec.c - a process for each message, beside programs that do only that
  *
- * Nobody inside tells when a process for a message was started: the sender
- * does. Once the queue is full, each message that it gets rid of is one that
- * the worker has taken.
+ * The sender does the measuring, because nothing inside a worker reports a
+ * started process. Once the queue is full, each message sent is one that the
+ * worker has taken.
  */
 #include <fcntl.h>
 #include <mqueue.h>
@@ -16,13 +16,14 @@
 
 #define SIZE 64
 
-/* warm_of - the queue is full, each thread has a message, and some are done */
+/* Return after how many messages the queue is full, each thread has one, and
+ * some are done. */
 static unsigned long warm_of(const struct task *task)
 {
     return (unsigned long)task->depth + 2 * task->threads + 8;
 }
 
-/* rate - what process `pid` takes; it ends after the last */
+/* Measure how fast process `pid` takes messages. It ends after the last. */
 static enum measured rate(const struct task *task, int pid,
                           double value[ROWS_MOST])
 {
@@ -51,7 +52,7 @@ static enum measured worker(const struct task *task, double value[ROWS_MOST])
         value);
 }
 
-/* by_hand - the same under the same conditions, with nothing else */
+/* Measure a loop by hand under the same conditions. */
 static enum measured by_hand(const struct task *task, double value[ROWS_MOST])
 {
     int pid = fork_bound();

@@ -3,8 +3,9 @@
  * The same messages go through both, in the same order: in by add (push), out
  * by lease, peek, take and release (pop), as group_dispatch.c does it. One
  * producer, and the handler is empty.
- * "steady": so many messages wait, for each that is taken another one comes.
- * "burst": all come, then all are taken. Processor time.
+ * "steady": a fixed number of messages waits, and for each that is taken
+ * another comes. "burst": all come, then all are taken. What is measured is
+ * processor time.
  */
 #include <bsd/sys/queue.h>
 #include <errno.h>
@@ -80,7 +81,7 @@ static void groups_in(struct message *m)
         abort();
 }
 
-/* groups_out - as a thread of the worker does, one message after the other */
+/* Take a message as a thread of the worker does. */
 static struct message *groups_out(void)
 {
     struct group_item *item;
@@ -97,8 +98,8 @@ static struct message *groups_out(void)
 
 /* ---- measuring ---- */
 
-/* load_fill - each group gets its share, in any order; the messages lie in any
- * order too, as slots do when they have been in use for a while */
+/* Give each group its share, in a random order. The messages lie in random
+ * order, too, as slots do when they have been in use for a while. */
 static void load_fill(const struct task *task, uint64_t *seed)
 {
     for (size_t i = 0; i < task->n; i++) {
@@ -112,7 +113,7 @@ static void load_fill(const struct task *task, uint64_t *seed)
     }
 }
 
-/* fill - the first ones come */
+/* Add the first `n` messages. */
 static void fill(const struct contender *c, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -121,7 +122,7 @@ static void fill(const struct contender *c, size_t n)
     }
 }
 
-/* drain - all are taken; there must be `n` */
+/* Take all messages; there must be `n`. */
 static void drain(const struct contender *c, size_t n)
 {
     size_t out = 0;
@@ -132,7 +133,7 @@ static void drain(const struct contender *c, size_t n)
         fail(0, "%zu of %zu messages came out", out, n);
 }
 
-/* take_steady - ns for one message, in and out */
+/* Return the ns for one message, in and out, while others wait. */
 static double take_steady(const struct contender *c, const struct task *task)
 {
     uint64_t ns;
@@ -150,7 +151,7 @@ static double take_steady(const struct contender *c, const struct task *task)
     return (double)ns / (double)task->n;
 }
 
-/* take_burst - the same */
+/* Return the ns for one message, in and out, when all come before any goes. */
 static double take_burst(const struct contender *c, const struct task *task)
 {
     uint64_t ns = cpu_ns();
@@ -160,7 +161,7 @@ static double take_burst(const struct contender *c, const struct task *task)
     return (double)(cpu_ns() - ns) / (double)task->n;
 }
 
-/* stay - be a second thread: alone, a program's locks cost next to nothing */
+/* Be a second thread: in a program with one, locks cost next to nothing. */
 static void *stay(void *arg)
 {
     (void)arg;
@@ -168,8 +169,8 @@ static void *stay(void *arg)
     return NULL;
 }
 
-/* take - the median of some rounds; the first, in which memory grows, is not
- * counted */
+/* Return the median of some rounds. The first, in which memory grows, does not
+ * count. */
 static enum measured take(const struct contender *c, const struct task *task,
                           double value[ROWS_MOST])
 {

@@ -1,11 +1,10 @@
 /* bench_handler.c - a C function that takes its time, on two threads
  *
  * The ideal is two threads that do nothing but the handlers' work: no queue, no
- * sender. It is measured and not computed, so that what other programs take is
- * taken from both. It cannot be reached where handlers are busy on all of the
- * processors, since the sender needs some processor time for each message, too;
- * the second rival shows how far a loop written by hand gets under the same
- * conditions.
+ * sender. It is measured and not computed, so that other programs slow both
+ * alike. It cannot be reached where handlers are busy on all of the processors,
+ * since the sender needs some processor time for each message, too; the second
+ * rival shows how far a loop written by hand gets under the same conditions.
  */
 #include "common/base/clock.h"
 #include "tests/bench/bench.h"

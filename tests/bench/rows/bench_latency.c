@@ -1,13 +1,13 @@
-/* bench_latency.c - from mq_send to the first instruction behind it
+/* bench_latency.c - from mq_send to the first instruction of the receiver
  *
- * A process sends a message now and then, with the time in it, so rarely that
- * everybody sleeps in between, at odd moments, so that no timer of the kernel
- * keeps time with it. Both sides have the same.
+ * A process sends a message now and then, with the time in it: so rarely that
+ * everybody sleeps in between, and at random moments, so that no timer of the
+ * kernel keeps step with it. Both sides have the same sender.
  *
- * What is asked is how quick somebody is who waits. So the sender goes on only
- * when its first message has arrived, the next few do not count either (the
- * thread that took the first may not be the one that waits), and one is sent
- * after the last, as the end of the sender would be in the way of that.
+ * The rows are about a receiver that waits. So the sender goes on only when its
+ * first message has arrived, the next few do not count either (the thread that
+ * took the first may not be the one that waits), and one more is sent after the
+ * last, because the sender's exit would delay the last one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static struct {
     double ns[SAMPLES_MOST];
 } late;
 
-/* late_note - one arrived; true for the last */
+/* Note that a message arrived; return true for the last. */
 static bool late_note(const void *body)
 {
     uint64_t now = clock_mono_ns(), sent;
@@ -47,7 +47,7 @@ static bool late_note(const void *body)
     return late.seen == WARM + late.want + 1;
 }
 
-/* trickle_start - the sender */
+/* Start the sender. */
 static int trickle_start(const struct task *task)
 {
     char body[64] = "", up;
@@ -79,7 +79,7 @@ static int trickle_start(const struct task *task)
     _exit(0);
 }
 
-/* late_values - the rows */
+/* Fill in the values of the rows. */
 static enum measured late_values(int sender, double value[ROWS_MOST])
 {
     child_done(sender, "the sender");
@@ -101,10 +101,10 @@ static enum measured blocked(const struct task *task, double value[ROWS_MOST])
     return late_values(sender, value);
 }
 
-/* poll_on - by hand what anyone must do who loses no message: wait without
- * receiving, as the kernel hands a message to a thread that is blocked in
- * mq_receive past its memory, and a kill then takes it away
- * `also`: a second descriptor to wait for, or -1. */
+/* Do by hand what a receiver must do to lose no message: wait with poll(2). If
+ * a thread is blocked in mq_receive, the kernel takes the message from the
+ * queue for it before its memory has it, and a kill then loses it. `also`: a
+ * second descriptor to wait for, or -1. */
 static enum measured poll_on(const struct task *task, int also,
                              double value[ROWS_MOST])
 {
@@ -129,8 +129,8 @@ static enum measured polled(const struct task *task, double value[ROWS_MOST])
     return poll_on(task, -1, value);
 }
 
-/* told - the same of a thread that another one can tell to end, or to open the
- * queue again: it waits for a second descriptor, too */
+/* Do the same in a thread that another one can tell to end, or to open the
+ * queue again: it waits for a second descriptor, too. */
 static enum measured told(const struct task *task, double value[ROWS_MOST])
 {
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -12,7 +12,7 @@
 
 #define SIZE 64
 
-/* empty_wait - until the worker has taken all; its memory grows no more then */
+/* Wait until the worker has taken all; then its memory no longer grows. */
 static void empty_wait(mqd_t mq)
 {
     const struct timespec nap = {.tv_nsec = (long)NS_PER_MS};

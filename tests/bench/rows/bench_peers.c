@@ -1,10 +1,10 @@
-/* bench_peers.c - beside servers that people would use instead
+/* bench_peers.c - the worker beside servers that people would use instead
  *
- * The same bodies, and the same handler: a script of the shell that reads the
- * body and says how long it is, so that each that arrives is checked. The clock
- * runs from the first send until the last handler has said so; before it one
- * message goes all the way, so that whatever had to start has started. In the
- * rows called -call there is no handler: what the way through the server costs.
+ * All get the same bodies and the same handler: a shell script that reads the
+ * body and writes its length, so that each arrival is checked. The clock runs
+ * from the first send until the last handler has said so; before it one message
+ * goes all the way, so that whatever had to start has started. The rows called
+ * -call have no handler: they show what the way through the server costs.
  * Consumers of beanstalkd and of Redis are by hand: take, run, done, on one
  * connection, as their clients do it. amqp-consume is RabbitMQ's own.
  */
@@ -53,7 +53,7 @@ static void handler_make(struct handler *h)
         fail(errno, "%s", fifo);
 }
 
-/* handler_wait - for so many, each with the whole body */
+/* Wait for `n` handlers, each of which must have had the whole body. */
 static void handler_wait(struct handler *h, unsigned long n)
 {
     char text[16];
@@ -66,7 +66,7 @@ static void handler_wait(struct handler *h, unsigned long n)
     }
 }
 
-/* rate - from the first send of process `sender`, which has just begun */
+/* Measure from the first send of process `sender`, which has just begun. */
 static enum measured rate(struct handler *h, const struct task *task,
                           uint64_t from_ns, int sender, double value[ROWS_MOST])
 {
@@ -96,7 +96,7 @@ static enum measured worker(const struct task *task, double value[ROWS_MOST])
 
 /* ---- theirs ---- */
 
-/* handle - a process with the body as its stdin, as anybody would */
+/* Run the handler with the body as its stdin. */
 static void handle(const struct handler *h, const struct peer_link *l)
 {
     char *argv[] = {(char *)h->path, NULL};
@@ -118,7 +118,7 @@ static void handle(const struct handler *h, const struct peer_link *l)
     child_done(pid, "a handler");
 }
 
-/* consumer_start - takes, runs, is done, for ever */
+/* Start a process that takes a message, runs it, reports it done, for ever. */
 static int consumer_start(const struct peer *peer, const struct handler *h)
 {
     static struct peer_link l;

@@ -1,12 +1,11 @@
 /* bench_queue.c - a C function for each message, beside bare loops
  *
  * Two ways to measure. With a sender: another process sends all the while and
- * waits for room, as producers do; what the scheduler and the queue's lock make
- * of it is part of it, and what must be reached is meant so. "drain": the same
+ * waits for room, as producers do; so the scheduler and the queue's lock are
+ * part of the result, and the demands are made for that. "drain": the same
  * thread fills the queue and then empties it, and the clock runs while it is
  * emptied; the median of all fillings counts. Nobody else takes part, so this
- * shows what a message costs, ns by ns, and nothing that waits for a sender
- * hides it.
+ * shows what a message costs to the ns, and no wait for a sender hides it.
  * Either way both sides have the same sender, queue and counting.
  */
 #include "tests/bench/bench.h"

@@ -2,9 +2,9 @@
  * many retries wait
  *
  * The store is filled with rows of 100 bytes, then a worker is started on it:
- * until its handler has written a byte, and how much memory of its own it holds
- * by then; beside one for which nothing waits. A message is delivered by
- * /bin/echo, whose start is in the time.
+ * the rows are the time until its handler has written a byte, and the memory
+ * that the worker then holds; the rival is a worker for which nothing waits.
+ * The handler is /bin/echo, whose start is part of the time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +23,11 @@
 #include "tests/bench/program.h"
 
 #define LIMIT_MS 60000
-/* Above each row: at its limit a worker takes nothing from the queue. */
+/* More than any row has: at this limit a worker takes nothing from the
+ * queue. */
 #define WAITING_MOST "2000000"
 
-/* store_path - of the queue; the folder is made */
+/* Make the queue's folder; return the path of its store. */
 static void store_path(char path[PATH_MAX])
 {
     struct statedir dir;
@@ -37,8 +38,7 @@ static void store_path(char path[PATH_MAX])
         fail(0, "%s", p.text);
 }
 
-/* store_sync - what was written has been on the disk for long; else the first
- * sync of the worker waits for all of it */
+/* Sync the store, or else the worker's first sync would wait for all of it. */
 static void store_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -48,7 +48,7 @@ static void store_sync(const char *path)
     close(fd);
 }
 
-/* store_fill - one transaction, as a worker of a busy year would leave it */
+/* Fill the store in one transaction with the waiting rows of a busy year. */
 static void store_fill(uint64_t rows, unsigned how)
 {
     char path[PATH_MAX], sql[1024], *why = NULL;
@@ -78,7 +78,7 @@ static void store_fill(uint64_t rows, unsigned how)
     store_sync(path);
 }
 
-/* stdout_catch - what is written to stdout from now on */
+/* Return a descriptor from which all later output to stdout can be read. */
 static int stdout_catch(void)
 {
     int fds[2];
@@ -89,7 +89,7 @@ static int stdout_catch(void)
     return fds[0];
 }
 
-/* first_wait - for the first byte of a handler */
+/* Wait for the first byte of a handler. */
 static void first_wait(int out)
 {
     struct pollfd p = {.fd = out, .events = POLLIN};
@@ -98,7 +98,7 @@ static void first_wait(int out)
         fail(0, "no delivery in %d s", LIMIT_MS / 1000);
 }
 
-/* start - the time to the first delivery, and the memory */
+/* Measure the time to the first delivery, and the memory. */
 static enum measured start(const struct task *task, double value[ROWS_MOST])
 {
     int out = stdout_catch(), pid;

@@ -1,13 +1,12 @@
 /* bench_spool.c - messages that wait on the disk (--spool)
  *
- * Intake: a sender with a queue of ten, while the only handler is busy all the
- * time; until the last message is on the disk. Beside it what people write who
- * fear a reboot: a loop that receives and appends to SQLite, 64 messages in a
- * commit, with full sync.
- * Sender: a handler that sleeps for a millisecond, with and without a spool;
- * until the sender is rid of its last message.
- * Drain: from the disk to a C function that does nothing; the rows are there
- * before.
+ * Intake: a sender fills a queue of ten while the only handler is busy; the
+ * clock runs until the last message is on disk. The rival is what people write
+ * who fear a reboot: a loop that receives and appends to SQLite, 64 messages in
+ * a commit, with full sync. Sender: the handler sleeps for a millisecond, with
+ * and without a spool; the clock runs until the sender has sent its last
+ * message. Drain: from the disk, where all rows are at the start, to a C
+ * function that does nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +33,7 @@
 #define BATCH   64
 #define LIMIT_S 60
 
-/* store_path - of the queue; the folder is made */
+/* Make the queue's folder; return the path of its store. */
 static void store_path(char path[PATH_MAX])
 {
     struct statedir dir;
@@ -65,8 +64,8 @@ static void db_run(sqlite3 *db, const char *sql)
 
 /* ---- intake ---- */
 
-/* rows_wait - until the disk has so many; how many there were is no surprise,
- * so asking does not disturb much */
+/* Wait until the disk has `n` rows. One look a millisecond at a counter
+ * disturbs little. */
 static void rows_wait(sqlite3 *db, const char *sql, int64_t n)
 {
     uint64_t end = clock_mono_ns() + LIMIT_S * NS_PER_S;
@@ -87,7 +86,7 @@ static void rows_wait(sqlite3 *db, const char *sql, int64_t n)
     }
 }
 
-/* busy - the only handler has a message, and keeps it */
+/* Start a worker whose only handler has a message and keeps it. */
 static int busy(const struct task *task, mqd_t mq)
 {
     int pid =
@@ -123,7 +122,7 @@ static enum measured intake(const struct task *task, double value[ROWS_MOST])
     return MEASURED;
 }
 
-/* receive_batch - into one transaction; how many */
+/* Receive up to `most` messages into one transaction; return how many. */
 static unsigned long receive_batch(mqd_t mq, sqlite3 *db, sqlite3_stmt *st,
                                    unsigned long most)
 {
@@ -152,8 +151,8 @@ static unsigned long receive_batch(mqd_t mq, sqlite3 *db, sqlite3_stmt *st,
     return n;
 }
 
-/* append - what people write: the receiver is this process, the sender another
- * one, as with ours */
+/* Measure what people write: this process receives, another one sends, as with
+ * ours. */
 static enum measured append(const struct task *task, double value[ROWS_MOST])
 {
     mqd_t mq = feed_open(O_RDONLY | O_NONBLOCK);
@@ -184,7 +183,7 @@ static enum measured append(const struct task *task, double value[ROWS_MOST])
 
 /* ---- drain ---- */
 
-/* rows_fill - as an intake would have left them */
+/* Fill the spool as an intake would have left it. */
 static void rows_fill(const struct task *task)
 {
     char path[PATH_MAX], sql[512];
@@ -247,8 +246,8 @@ static int work_one(const struct mqw_message *m, struct mqw_context *c)
     return MQW_DONE;
 }
 
-/* sender - how fast it is rid of its messages; the first ones wait until the
- * worker is there */
+/* Measure how fast messages can be sent. The first ones, which wait until the
+ * worker is there, do not count. */
 static enum measured sender(const struct task *task, double value[ROWS_MOST])
 {
     unsigned long n = task->how & HOW_SPOOL ? task->n : task->n / WITHOUT;

@@ -21,7 +21,7 @@
 #define WARM_PART 20 /* of the messages: before the clock runs */
 #define SIZE      64
 
-/* stream_start - mqworker and its child, up to `n` messages */
+/* Start mqworker and its child for up to `n` messages. */
 static int stream_start(const struct task *task, const char *file,
                         unsigned long n)
 {
@@ -45,7 +45,7 @@ static int stream_start(const struct task *task, const char *file,
         depth, NULL});
 }
 
-/* result - what the child wrote, messages a second; 0: nothing */
+/* Return the messages a second that the child wrote; 0: nothing. */
 static double result(const char *file)
 {
     double rate = 0;
@@ -59,8 +59,8 @@ static double result(const char *file)
     return rate;
 }
 
-/* stream_built - whether this mqworker has such children: a command that is
- * started for each message gets another stdin */
+/* Return whether this mqworker has --stream: a command that is started for each
+ * message gets another stdin, and writes no result. */
 static bool stream_built(const struct task *task, const char *file)
 {
     mqd_t mq = feed_open(O_WRONLY);
@@ -72,7 +72,7 @@ static bool stream_built(const struct task *task, const char *file)
     return result(file) > 0;
 }
 
-/* first_send - the message at which the child fills the queue */
+/* Send the message at which the child fills the queue. */
 static void first_send(void)
 {
     mqd_t mq = feed_open(O_WRONLY);

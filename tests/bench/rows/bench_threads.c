@@ -1,9 +1,9 @@
-/* bench_threads.c - when a second receiving thread pays off
+/* bench_threads.c - when another receiving thread pays off
  *
- * Nothing of ours: it measures the kernel, and is why the worker wakes threads
+ * This measures the kernel, not the worker, and is why the worker wakes threads
  * as it does. Threads receive as the worker does, without blocking and with
- * poll(2) when nothing is there, then are busy for so long; beside one thread
- * that does the same. And what it costs to wake a thread that sleeps.
+ * poll(2) when the queue is empty, then are busy for some time; the rival is
+ * one thread that does the same. The row "wake" is the cost of waking a thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static struct tally tally;
 static const struct task *todo;
 static sem_t over;
 
-/* receive - until the process ends */
+/* Receive until the process ends. */
 static void *receive(void *arg)
 {
     char body[FEED_MOST];
@@ -69,7 +69,7 @@ static struct {
     unsigned turn;
 } ball = {.mtx = PTHREAD_MUTEX_INITIALIZER, .turned = PTHREAD_COND_INITIALIZER};
 
-/* play - hand the ball over TRIPS times */
+/* Hand the ball over TRIPS times. */
 static void *play(void *arg)
 {
     unsigned me = arg != NULL;
@@ -85,7 +85,7 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* wake - half a round trip between two threads */
+/* Measure half a round trip between two threads. */
 static enum measured wake(const struct task *task, double value[ROWS_MOST])
 {
     uint64_t before = clock_mono_ns();

@@ -1,6 +1,7 @@
 /* bench_wheel.c - the timer wheel beside a heap, a tree and a plainer wheel
  *
- * Both of a pair get the same deadlines, in the same order. Processor time.
+ * Both of a pair get the same deadlines in the same order. What is measured is
+ * processor time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static const struct contender of_wheel = {wheel_begin, wheel_add, wheel_remove,
                               of_ticks = {tick_begin, tick_add, tick_cancel,
                                           tick_churn, tick_expire};
 
-/* load_fill - fresh deadlines and a fresh order */
+/* Make fresh deadlines and a fresh order. */
 static void load_fill(struct load *l, uint64_t *seed)
 {
     for (size_t i = 0; i < l->n; i++) {
@@ -96,7 +97,7 @@ static void load_fill(struct load *l, uint64_t *seed)
     }
 }
 
-/* array - zeroed and touched, from the start of a cache line on */
+/* Return memory that is zeroed, touched, and begins a cache line. */
 static void *array(size_t n, size_t size)
 {
     void *at;
@@ -107,8 +108,8 @@ static void *array(size_t n, size_t size)
     return at;
 }
 
-/* load_open - memory for all contenders, so that neither has more room in the
- * caches than the other */
+/* Allocate for all contenders, so that none has more room in the caches than
+ * another. */
 static void load_open(struct load *l, size_t n)
 {
     l->n = n;
@@ -126,7 +127,7 @@ static void load_open(struct load *l, size_t n)
         wheel_timer_init(&timer[i]);
 }
 
-/* take_phase - ns for one operation */
+/* Return the ns for one operation. */
 static double take_phase(void (*work)(const struct load *l),
                          const struct load *l)
 {
@@ -136,7 +137,7 @@ static double take_phase(void (*work)(const struct load *l),
     return (double)(cpu_ns() - start) / (double)l->n;
 }
 
-/* take_expire - ns for each timer that expires, the whole span long */
+/* Return the ns for each timer that expires, over the whole span. */
 static double take_expire(const struct contender *c, const struct load *l)
 {
     uint64_t start = cpu_ns();
@@ -149,7 +150,7 @@ static double take_expire(const struct contender *c, const struct load *l)
     return (double)(cpu_ns() - start) / (double)n;
 }
 
-/* warm_up - the memory that a contender takes as it grows is there */
+/* Let a contender take the memory that it needs when it grows. */
 static void warm_up(const struct contender *c, struct load *l, uint64_t *seed)
 {
     load_fill(l, seed);
@@ -158,8 +159,8 @@ static void warm_up(const struct contender *c, struct load *l, uint64_t *seed)
     c->cancel(l);
 }
 
-/* take - ns for add and cancel, add and expire, cancel and add at `n`
- * pending */
+/* Measure add and cancel, add and expire, and cancel and add, at `n` pending
+ * timers, in ns. */
 static enum measured take(const struct task *task, const struct contender *c,
                           double value[ROWS_MOST])
 {
@@ -210,7 +211,7 @@ static enum measured take_ticks(const struct task *task,
 
 /* ---- how long the lock would be held ---- */
 
-/* longest_once - the longest single advance, served in `steps` */
+/* Return the ns of the longest single advance, served in `steps`. */
 static double longest_once(const struct load *l, unsigned steps)
 {
     uint64_t longest = 0;
@@ -244,7 +245,7 @@ static enum measured take_longest(const struct task *task,
 }
 
 /* The three rows of the wheel beside one rival, at one number of pending
- * timers; what must be reached of each, 0: nothing. */
+ * timers, with the ratio that each must reach; 0: none. */
 #define BESIDE(prefix_, n_, text_, rival_, take_, cancel_, expire_, churn_)    \
     {                                                                          \
         .rows = {{prefix_ "-" text_ "-cancel",                                 \
@@ -260,7 +261,7 @@ static enum measured take_longest(const struct task *task,
         .task = {.n = (n_)}, .whole = true                                     \
     }
 
-/* Beside all rivals; `cancel_`: of the tree's time. */
+/* The rows beside all rivals. `cancel_`: the share of the tree's time. */
 #define SIZE(n_, text_, cancel_)                                              \
     BESIDE("wheel", n_, text_, "red-black tree", take_tree, cancel_, 1 / 1.5, \
            0),                                                                \
