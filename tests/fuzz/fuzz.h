@@ -1,10 +1,10 @@
-/* fuzz.h - what the fuzzing targets have in common
+/* fuzz.h - what all fuzzing targets use
  *
- * WHAT   One target a file, fuzz_<noun>.c: libFuzzer calls it with bytes of its
- *        own making. Where to begin is in corpus/<noun>. `make fuzz` runs them.
+ * WHAT   libFuzzer calls the target in each fuzz_<noun>.c with bytes that it
+ *        makes of those in corpus/<noun>. `make fuzz` runs all targets.
  * WHO    libFuzzer, one thread.
  * OWNS   Nothing.
- * FAILS  By abort(), which libFuzzer keeps the bytes of.
+ * FAILS  By abort(); libFuzzer then saves the bytes.
  */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Not assert: that one goes away with NDEBUG. */
+/* Check as assert(3) does, but also with NDEBUG. */
 #define fuzz_must(condition)                                           \
     do {                                                               \
         if (!(condition)) {                                            \
@@ -27,8 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                              \
     } while (0)
 
-/* fuzz_text - the bytes as a string of their very size, so that the sanitizer
- * sees a step over its end; the caller frees */
+/* Return the bytes as a string in memory of exactly their size, so that the
+ * sanitizer sees a read beyond the end. The caller frees it. */
 static inline char *fuzz_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

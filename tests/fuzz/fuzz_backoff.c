@@ -1,11 +1,11 @@
-/* fuzz_backoff.c - a spec of any text: refused in one line, or delays that keep
- * what it says */
+/* fuzz_backoff.c - any text as a backoff: refused in one line, or parsed to
+ * delays that keep to it */
 #include "tests/fuzz/fuzz.h"
 #include "common/message/backoff.h"
 
 #include <sysexits.h>
 
-/* delays_check - none shorter than the step before, with jitter or without */
+/* Check that each delay is that of its step, and never shorter with jitter. */
 static void delays_check(const struct backoff *b)
 {
     for (uint32_t failures = 1; failures < 70; failures++) {

@@ -1,11 +1,11 @@
-/* fuzz_broker_operand.c - an operand of any text: refused in one line, or parts
- * that are safe to use as names of folders and in a log */
+/* fuzz_broker_operand.c - any text as an operand: refused in one line, or parts
+ * that are safe as names of folders and in a log */
 #include "tests/fuzz/fuzz.h"
 #include "common/broker/broker_operand.h"
 
 #include <sysexits.h>
 
-/* folder_check - three parts behind the root, none of them special */
+/* Check that the folder has three parts, none empty or with a dot in front. */
 static void folder_check(const char *folder)
 {
     unsigned slashes = 0;
@@ -17,7 +17,7 @@ static void folder_check(const char *folder)
     fuzz_must(slashes == 3 && strncmp(folder, "/amqp/", 6) == 0);
 }
 
-/* user_check - none in front of the hosts */
+/* Check that the shown form has no user in front of the hosts. */
 static void user_check(const char *hosts)
 {
     fuzz_must(!memchr(hosts, '@', strcspn(hosts, "/")));

@@ -1,5 +1,5 @@
-/* fuzz_clock.c - durations, sizes and times of any text: refused, or a value
- * that is printed and read again as the same */
+/* fuzz_clock.c - any text as a duration, size or time: refused, or a value that
+ * prints as a text with the same value */
 #include "common/base/clock.h"
 #include "tests/fuzz/fuzz.h"
 

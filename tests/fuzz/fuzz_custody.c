@@ -1,9 +1,9 @@
-/* fuzz_custody.c - a custody file of any bytes: refused and left as it is, or
+/* fuzz_custody.c - any bytes as a custody file: refused and left as it is, or
  * recovered, with every record either handed out or set aside
  *
  * The first byte says what the rest is: a whole file (0), or slots behind a
- * head that is good, of a geometry the next bytes choose. The larger part of
- * random files would end at the head's check sum.
+ * valid head, whose sizes the next bytes choose. Most random files would fail
+ * at the check sum of the head.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ struct visited {
     size_t room; /* of a body */
 };
 
-/* files_remove - the folder is empty; how many there were with that prefix */
+/* Empty the folder; return how many files had that prefix. */
 static unsigned files_remove(const char *prefix)
 {
     unsigned n = 0;
@@ -48,7 +48,7 @@ static void folder_end(void)
     rmdir(folder);
 }
 
-/* folder_make - in memory where that can be, else where temporary files go */
+/* Make the folder, in memory if possible, else in /tmp. */
 static void folder_make(void)
 {
     if (folder[0])
@@ -67,7 +67,7 @@ static void file_write(const void *data, size_t size)
     close(fd);
 }
 
-/* file_is - whether the file has exactly these bytes */
+/* Return whether the file has exactly these bytes. */
 static bool file_is(const void *data, size_t size)
 {
     static char there[FILE_MOST + 1];
@@ -78,8 +78,7 @@ static bool file_is(const void *data, size_t size)
     return n == (ssize_t)size && memcmp(there, data, size) == 0;
 }
 
-/* seal - the sum of a slot is right, whatever else it says; no random bytes
- * are */
+/* Make the check sum of a slot right, which random bytes never are. */
 static void seal(struct slot *slot)
 {
     static _Alignas(64) unsigned char bytes[SLOT_HEADER];
@@ -93,7 +92,8 @@ static void seal(struct slot *slot)
     slot->sum = copy->sum;
 }
 
-/* image_make - a head that is good and the bytes as slots, in *out; its size */
+/* Make a valid head with the bytes as slots behind it, in *out; return the
+ * size. */
 static size_t image_make(const uint8_t *data, size_t size, uint8_t **out)
 {
     struct custody_head h;
@@ -101,7 +101,7 @@ static size_t image_make(const uint8_t *data, size_t size, uint8_t **out)
     custody_head_make(&h, body, slots, data[3], 1 + data[4] % 2);
     struct boot boot;
     boot_now(&boot);
-    if (data[5] & 2) /* another run of the machine: torn */
+    if (data[5] & 2) /* of another boot, so it counts as torn */
         memset(boot.id, 'x', sizeof boot.id);
     if (!(data[5] & 1))
         custody_head_claim(&h, &boot);
@@ -118,7 +118,7 @@ static size_t image_make(const uint8_t *data, size_t size, uint8_t **out)
     return cut;
 }
 
-/* slots_check - records that are left can be true, and come in order */
+/* Check that the records that were handed out are plausible and in order. */
 static void slots_check(const struct visited *v)
 {
     for (size_t i = 0; i < v->count; i++) {
@@ -131,8 +131,8 @@ static void slots_check(const struct visited *v)
     }
 }
 
-/* slots_use - every free slot takes a message and gives it back; with `visited`
- * those that were handed out, too, done by now */
+/* Put a message into every free slot and take it out again; with `visited`,
+ * first finish the records that were handed out. */
 static void slots_use(struct custody *c, struct visited *visited)
 {
     for (size_t i = 0; visited && i < visited->count; i++) {
@@ -156,8 +156,8 @@ static void slots_use(struct custody *c, struct visited *visited)
     }
 }
 
-/* recovered - from the open file to its close; how many were handed out
- * at_end: slots_use may run out of numbers, which the next start finds again.
+/* Recover an open file, use and close it; return how many records were handed
+ * out. *at_end: slots_use may run out of numbers, as the next start finds.
  */
 static size_t recovered(struct custody *c, bool last, bool *copied,
                         bool *at_end)
@@ -185,8 +185,8 @@ static size_t recovered(struct custody *c, bool last, bool *copied,
     return v.count;
 }
 
-/* opened_check - a file that was taken: nothing of it is lost, and the next
- * start finds the same */
+/* Check that a file that was accepted loses nothing, and that the next start
+ * finds the same records. */
 static void opened_check(struct custody *c, const struct custody_spec *spec)
 {
     struct problem p = {0};

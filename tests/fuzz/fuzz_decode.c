@@ -1,12 +1,12 @@
-/* fuzz_decode.c - a line that mqdlq import is given: refused with a sentence,
- * or a letter that the store and the worker can live with */
+/* fuzz_decode.c - any line for mqdlq import: refused with a sentence, or a
+ * letter that is valid for the store and the worker */
 #include "common/cli/json_line.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 #include "scripts/mqdlq/decode.h"
 #include "tests/fuzz/fuzz.h"
 
-/* letter_check - what a letter that was accepted must be */
+/* Check what an accepted letter must be. */
 static void letter_check(const struct letter_import *l)
 {
     const struct store_row *m = &l->m;
@@ -27,7 +27,7 @@ static void letter_check(const struct letter_import *l)
                   (l->history[i].stderr_tail || !l->history[i].stderr_size));
 }
 
-/* base64_check - there and back; and of text that is none, nothing */
+/* Check that bytes survive base64, and that what was decoded is encoded. */
 static void base64_check(const uint8_t *data, size_t size)
 {
     size_t n, again;

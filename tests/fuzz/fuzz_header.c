@@ -1,12 +1,12 @@
-/* fuzz_header.c - whatever a producer sends is read within its bounds, and what
- * was read is written and read again as the same */
+/* fuzz_header.c - any message is read within its bounds; a header that was read
+ * is the same when it is written and read again */
 #include "common/message/header.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Lines of a message of the largest header. */
+/* More lines than the largest header has. */
 #define X_ROOM HEADER_MAX
 
-/* within - whether the text lies in the header of the message */
+/* Return whether the text lies in the header of the message. */
 static bool within(const uint8_t *data, const struct header *h,
                    struct header_text t)
 {
@@ -15,13 +15,13 @@ static bool within(const uint8_t *data, const struct header *h,
            t.at + t.size <= from + h->bytes;
 }
 
-/* text_same - whether both are the same bytes */
+/* Return whether both are the same bytes. */
 static bool text_same(struct header_text a, struct header_text b)
 {
     return a.size == b.size && (a.size == 0 || memcmp(a.at, b.at, a.size) == 0);
 }
 
-/* x_collect - all x- lines; how many */
+/* Collect all x- lines; return how many. */
 static size_t x_collect(const uint8_t *data, const struct header *h,
                         struct header_x x[X_ROOM])
 {
@@ -37,26 +37,26 @@ static size_t x_collect(const uint8_t *data, const struct header *h,
     return n;
 }
 
-/* text_kept - the same text, where there is one: else it is not set */
+/* Return whether the texts are equal, if the field is set. */
 static bool text_kept(unsigned fields, struct header_text a,
                       struct header_text b)
 {
     return fields == 0 || text_same(a, b);
 }
 
-/* number_kept - the same number, where there is one */
+/* Return whether the numbers are equal, if the field is set. */
 static bool number_kept(unsigned fields, uint64_t a, uint64_t b)
 {
     return fields == 0 || a == b;
 }
 
-/* id_kept - the same id, where there is one */
+/* Return whether the ids are equal, if the field is set. */
 static bool id_kept(unsigned fields, struct ulid a, struct ulid b)
 {
     return fields == 0 || memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* numbers_kept - the numbers of both headers, which have the same fields */
+/* Return whether the numbers of two headers with the same fields are equal. */
 static bool numbers_kept(const struct header *a, const struct header *b)
 {
     unsigned f = a->fields;
@@ -73,7 +73,7 @@ static bool numbers_kept(const struct header *a, const struct header *b)
                        b->unique_for_ms);
 }
 
-/* fields_same - what the two headers say */
+/* Return whether two headers are equal. */
 static bool fields_same(const struct header *a, const struct header *b)
 {
     unsigned f = a->fields;
@@ -85,7 +85,7 @@ static bool fields_same(const struct header *a, const struct header *b)
            text_kept(f & HEADER_UNIQUE, a->unique, b->unique);
 }
 
-/* again - written and read: the same header */
+/* Write the header and read it again; it must be the same. */
 static void again(const struct header *h, const struct header_x *x, size_t n,
                   size_t body)
 {
@@ -94,7 +94,8 @@ static void again(const struct header *h, const struct header_x *x, size_t n,
     struct header back;
     char text[HEADER_MAX];
     int bytes = header_write(text, sizeof text, h, x, n);
-    /* Nothing grows in the writing: numbers and ids are canonical already. */
+    /* It does not grow, because the header reader only accepts canonical
+     * numbers and ids. */
     fuzz_must(bytes > 0 && (size_t)bytes <= h->bytes);
     char *whole = calloc(1, (size_t)bytes + body + 1);
     fuzz_must(whole);
@@ -109,7 +110,7 @@ static void again(const struct header *h, const struct header_x *x, size_t n,
     free(whole);
 }
 
-/* refused - a broken header comes with a sentence for one line of a log */
+/* Check that the reason of a refusal fits into one line of a log. */
 static void refused(const char why[HEADER_WHY])
 {
     size_t n = strnlen(why, HEADER_WHY);

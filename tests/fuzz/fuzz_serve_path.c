@@ -1,11 +1,11 @@
-/* fuzz_serve_path.c - a method, a path, a name and a cookie that a browser, or
- * somebody who is none, sends: refused, or within its bounds */
+/* fuzz_serve_path.c - any text as a path, host name, cookie or token of a
+ * request: refused, or read within its bounds */
 #include "common/broker/broker_operand.h"
 #include "scripts/mqctl/serve/guard.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "tests/fuzz/fuzz.h"
 
-/* path_check - what a path that was accepted must be */
+/* Check what an accepted path must be, for each method. */
 static void path_check(const char *text)
 {
     static const char *const methods[] = {"GET",   "HEAD",   "POST",
@@ -27,7 +27,7 @@ static void path_check(const char *text)
     }
 }
 
-/* name_check - nothing but our names, in any spelling */
+/* Check that only our own host names are accepted, in any case. */
 static void name_check(const char *text)
 {
     static const char *const names[] = {"queues.example.org"};

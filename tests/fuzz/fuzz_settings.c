@@ -8,7 +8,7 @@
 
 #define ARGS 32
 
-/* arguments - argv of the text's lines; each has memory of its own */
+/* Make argv of the text's lines, each in memory of its own. */
 static int arguments(const uint8_t *data, size_t size, char *argv[ARGS + 2])
 {
     int argc = 1;
@@ -23,7 +23,7 @@ static int arguments(const uint8_t *data, size_t size, char *argv[ARGS + 2])
     return argc;
 }
 
-/* queue_bounds - a name of a POSIX queue, or a broker's operand */
+/* Check that the queue is a name of a POSIX queue, or a broker's operand. */
 static void queue_bounds(const struct settings *s)
 {
     fuzz_must(memchr(s->queue, '\0', sizeof s->queue));
@@ -33,7 +33,7 @@ static void queue_bounds(const struct settings *s)
         fuzz_must(s->queue[0] == '/' && strlen(s->queue) > 1);
 }
 
-/* settings_bounds - what no flag may have set */
+/* Check that no flag has set a value outside its range. */
 static void settings_bounds(const struct settings *s)
 {
     queue_bounds(s);

@@ -1,10 +1,10 @@
-/* fuzz_stream_line.c - whatever a handler answers is read within its bounds and
- * told in one safe line; the head of any message is one line of words */
+/* fuzz_stream_line.c - any answer of a handler is read within its bounds and
+ * reported in one safe line; the head of any message is one line of words */
 #include "tests/fuzz/fuzz.h"
 #include "worker/handlers/stream_line.h"
 #include "worker/source/mq/lent.h"
 
-/* within - whether the text lies in the line */
+/* Return whether the text lies in the line. */
 static bool within(const uint8_t *data, size_t size, struct header_text t)
 {
     const char *from = (const char *)data;
@@ -30,7 +30,7 @@ static void answer_check(const uint8_t *data, size_t size)
               error[0] == ' ' || error[strlen(error) - 1] == ' ');
 }
 
-/* word_check - "name=value", with one '=' */
+/* Check "name=value", with one '='. */
 static void word_check(const char *word, size_t size)
 {
     const char *cut = memchr(word, '=', size);
@@ -38,7 +38,7 @@ static void word_check(const char *word, size_t size)
     fuzz_must(!memchr(cut + 1, '=', (size_t)(word + size - cut - 1)));
 }
 
-/* head_check - printable ASCII in words, and one newline at its end */
+/* Check that the head is printable ASCII words with one newline at its end. */
 static void head_check(const char *head, size_t n, struct delivery *d)
 {
     char start[96];
@@ -56,7 +56,7 @@ static void head_check(const char *head, size_t n, struct delivery *d)
     fuzz_must(at + 1 == n);
 }
 
-/* message_check - the bytes as a message that runs */
+/* Check the head of a message with these bytes as its body. */
 static void message_check(const uint8_t *data, size_t size)
 {
     static char head[STREAM_HEAD + 1];
