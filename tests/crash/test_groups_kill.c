@@ -80,7 +80,7 @@ static void finish(struct harness_process *w, const char *q, size_t messages)
     cr_assert_eq(harness_wait(w, 20000), 0);
     t = turns_read();
     for (size_t i = 0; i < t.count; i++)
-        cr_assert_neq(t.at[i].generation, 0u, "%s was left", t.at[i].body);
+        cr_assert_neq(t.at[i].generation, 0u, "%s ran last", t.at[i].body);
     cr_assert_eq(turns_check(&t), messages);
     fprintf(stderr, "%zu messages, %zu notes\n", messages, t.count);
 }

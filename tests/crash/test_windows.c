@@ -1,8 +1,8 @@
 /* test_windows.c - kill at chosen moments that are too short to hit at random
  *
  * The custody file is copied while a handler runs, and put back after the
- * worker has been killed. That gives the same bytes as a kill right before the
- * store that frees the slot, after everything before that store.
+ * worker has been killed. The file then has the bytes that a kill right before
+ * the freeing of the slot leaves, and everything before that has happened.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -119,10 +119,10 @@ static unsigned long word_at(pid_t pid, unsigned long at)
     return (unsigned long)ptrace(PTRACE_PEEKDATA, pid, (void *)at, NULL);
 }
 
-/* Turn reads of the clock into system calls by hiding the vDSO, which starts
- * again when a tick comes in between; a thread that is stepped hardly ever
- * escapes that. After exec the stack has argc, argv, a 0, the environment, a 0,
- * and pairs.
+/* Hide the vDSO, so that reads of the clock are system calls: the vDSO repeats
+ * a read that a tick of the kernel interrupts, which happens to nearly all
+ * reads of a stepped thread. After exec the stack has argc, argv, a 0, the
+ * environment, a 0, pairs
  */
 static void vdso_hide(pid_t pid)
 {

@@ -17,9 +17,9 @@
 const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_NO_FAULT] = "no fault",
     [TORTURE_CORRUPT] = "its content is not what was sent",
-    [TORTURE_SILENT_CUT] = "it was cut short and did not say so",
+    [TORTURE_SILENT_CUT] = "it was cut short without a mark",
     [TORTURE_INVENTED] = "it was settled before, or never sent",
-    [TORTURE_UNMARKED] = "it was repeated and did not say so",
+    [TORTURE_UNMARKED] = "it was repeated without a mark",
     [TORTURE_ATTEMPT] = "that attempt cannot be",
     [TORTURE_OVERLAP] = "two deliveries of it ran at once",
     [TORTURE_BESIDE] = "its process ran on beside a new worker's",
