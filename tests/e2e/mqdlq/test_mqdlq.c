@@ -20,7 +20,7 @@ Test(mqdlq, without_a_store_there_are_no_letters_and_stderr_says_where)
     cr_assert_eq(dlq("replay", q, "1").status, 66);
     cr_assert_eq(dlq("discard", q, "1").status, 66);
     cr_assert_eq(dlq("discard", q, "--all").status, 0);
-    cr_assert_not(harness_exists(harness_state_dir()), "looking makes nothing");
+    cr_assert_not(harness_exists(harness_state_dir()), "a look made it");
 }
 
 Test(mqdlq, an_empty_list_says_so)
@@ -67,7 +67,7 @@ Test(mqdlq, each_filter_narrows)
     cr_assert_eq(count(q, "--error", "exit *"), 2);
     cr_assert_eq(count(q, "--group", "g1"), 1);
     cr_assert_eq(count(q, "--match", "irs"), 1);
-    cr_assert_eq(count(q, "--match", "trace"), 0, "the body, not the header");
+    cr_assert_eq(count(q, "--match", "trace"), 0, "the header matches, too");
     cr_assert_eq(count(q, "--since", "2026-01-02T00:00Z"), 2);
     cr_assert_eq(count(q, "--until", "2026-01-02T00:00Z"), 1);
     cr_assert_eq(count(q, "--since", "2026-01-02T00:00Z", "--until",
@@ -215,7 +215,7 @@ Test(mqdlq, show_body_is_byte_for_byte)
     cr_assert_eq(r.out_size, 7);
     cr_assert_arr_eq(r.out, "\0\1\2\033[\x7f\n", 7);
     r = dlq("show", "--body", q, "2");
-    cr_assert_str_eq(r.out, "second", "without the header");
+    cr_assert_str_eq(r.out, "second", "not only the body");
     cr_assert_eq(dlq("show", "--body", q, "1", "2").status, 64);
 }
 
@@ -232,7 +232,7 @@ Test(mqdlq, ids_are_numbers_or_message_ids)
     cr_assert_eq(dlq("show", q, "99999999999999999999").status, 64);
     good(dlq_input(three, "import", "--again", q));
     r = dlq("show", q, ID_A);
-    cr_assert_eq(r.status, 64, "two letters have it now");
+    cr_assert_eq(r.status, 64, "two letters have the id");
     cr_assert(strstr(r.err, "2 letters have"), "%s", r.err);
 }
 
@@ -289,7 +289,7 @@ static void random_letter(FILE *out, unsigned n)
             n % 2 ? "true" : "false", rand());
 }
 
-/* Return a JSON line behind its row number and queue. */
+/* Return a JSON line without its row number and queue, which may differ. */
 static const char *without_id(const char *line)
 {
     return strstr(line, "\"message_id\"");

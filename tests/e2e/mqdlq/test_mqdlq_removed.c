@@ -34,7 +34,7 @@ static const char *removed_under(const char *q, const char *flag,
     return harness_stderr(p, NULL);
 }
 
-/* Check that the message names the letter. */
+/* Check that mqdlq names the letter that may be lost. */
 static void told(const char *err)
 {
     cr_assert(strstr(err, "removed just as letter 2 was sent"), "%s", err);
@@ -47,7 +47,7 @@ Test(mqdlq_removed, a_letter_that_a_worker_may_have_stays_marked)
     good(dlq_input(three, "import", q));
     told(removed_under(q, "--wait=60s", came));
     cr_assert(strstr(came, "letter: 2\n"), "%s", came);
-    cr_assert_eq(count("--replayed", q), 2, "a worker may have it");
+    cr_assert_eq(count("--replayed", q), 2, "letter 2 lost its mark");
 }
 
 Test(mqdlq_removed, a_letter_without_its_number_stays_as_it_was)

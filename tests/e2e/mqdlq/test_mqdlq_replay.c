@@ -50,11 +50,11 @@ Test(replay, a_replayed_letter_stays_marked_until_it_is_settled)
     has(dlq_out("show", q, "1"), "replayed, on its way");
     struct store *s = store(q);
     die_again(s, 1);
-    cr_assert_eq(count(q), 3, "it died again: the same letter");
+    cr_assert_eq(count(q), 3, "it is no dead letter again");
     has(dlq_out("show", q, "1"), "\n  2  ");
     good(dlq("replay", q, "1"));
     cr_assert_eq(store_delete(s, 1, NULL), 0);
-    cr_assert_eq(count("--replayed", q), 0, "done: gone");
+    cr_assert_eq(count("--replayed", q), 0, "a done letter is left");
     cr_assert_eq(dlq("show", q, "1").status, 66);
     store_close(&s);
 }
@@ -99,7 +99,7 @@ Test(replay, one_that_is_on_its_way_is_refused_by_name)
     r = dlq("replay", "--dry-run", q, "1");
     cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
     r = dlq("replay", "--raw", q, "1");
-    cr_assert_eq(r.status, 65, "the worker could not tell it from the first");
+    cr_assert_eq(r.status, 65, "sent twice without its number");
     r = dlq("replay", "--to", harness_queue(0, 0), q, ID_A);
     cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
     cr_assert_eq(harness_queue_length(q), 2);
@@ -272,7 +272,7 @@ Test(replay, a_full_queue_is_75_in_time_and_the_letter_is_dead_again)
     struct harness_result r = dlq("replay", "--wait", "50ms", "--all", q);
     cr_assert_eq(r.status, 75);
     has(r.out, "2 of 3 letters sent");
-    cr_assert_eq(count(q), 1, "the third is dead, not marked");
+    cr_assert_eq(count(q), 1, "the third is not dead again");
     cr_assert_eq(count("--replayed", q), 2);
 }
 
@@ -497,7 +497,7 @@ Test(replay, the_canary_done_the_others_follow)
     struct harness_process *p = canary_start(q);
     struct store *s = store(q);
     to_waiting(s, 1);
-    usleep(200000); /* that nothing happens cannot be waited for */
+    usleep(200000); /* in which nothing must happen */
     cr_assert_eq(harness_queue_length(q), 0, "a retry is no end");
     cr_assert(harness_running(p));
     cr_assert_eq(store_delete(s, 1, NULL), 0);
