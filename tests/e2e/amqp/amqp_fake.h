@@ -1,4 +1,4 @@
-/* amqp_fake.h - a server that speaks as much AMQP as a test needs to be cruel
+/* amqp_fake.h - a small AMQP server that does on purpose what brokers rarely do
  *
  * WHAT   Each connection has a process of its own. It lets anybody in, says
  *        which product and version it is, takes every declaration, gives one
@@ -28,19 +28,19 @@
 struct fake {
     const char *product, *version;
     const char *message;     /* to a consumer; NULL: none */
-    unsigned nacked;         /* connections that are nacked for ever */
-    bool leaves;             /* when it is asked for confirms */
+    unsigned nacked;         /* so many connections get nacks only */
+    bool leaves;             /* closes when asked for confirms */
     bool limited;            /* its queues were made without x-delivery-limit */
     bool unlimited;          /* its queues were made with one of -1 */
     bool hangs;              /* no answer to a declaration after the message */
     unsigned frame_max;      /* of what it takes, bytes; 0: 131072 */
-    atomic_bool given;       /* it was */
+    atomic_bool given;       /* the message was given */
     unsigned port;           /* out */
     atomic_uint publishers;  /* out: connections that published, and */
     atomic_uint published;   /* messages, */
     atomic_uint nacks, acks; /* and what was said to them */
     atomic_bool confirmed;   /* out: a copy was confirmed before */
-    atomic_uint acked_early, acked; /* out: the message, before and after */
+    atomic_uint acked_early, acked; /* out: acks before, after that */
 };
 
 /* A connection, and a frame in the making. */
@@ -187,7 +187,7 @@ static inline void fake_answer(struct fake_link *l)
 }
 
 /* Close the channel if a queue is declared with another limit of deliveries
- * than it has; as RabbitMQ, not if it is declared passively. */
+ * than it has. Like RabbitMQ, accept any passive declaration. */
 static inline bool fake_declare_refuse(struct fake_link *l, unsigned channel,
                                        const unsigned char *in, size_t size)
 {
@@ -318,7 +318,7 @@ static inline struct fake *fake_open(const struct fake *plan)
     if (fork() == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGCHLD, SIG_IGN);
-        /* The janitor and Criterion wait for the end of pipes of theirs. */
+        /* Close inherited pipes, whose ends the janitor and Criterion await. */
         if (dup2(fd, 3) != 3)
             _exit(1);
         fd = 3;

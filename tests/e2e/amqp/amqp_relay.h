@@ -1,7 +1,7 @@
-/* amqp_relay.h - a broker that is far away
+/* amqp_relay.h - let a broker seem far away
  *
- * WHAT   Connections to it are connections to another port of this machine, but
- *        what either side writes comes to the other one some time later.
+ * WHAT   Passes connections on to another port of this machine, and delays what
+ *        either side writes.
  * WHO    One test at a time.
  * OWNS   A process for all connections and two for each; they end with the
  *        test.
@@ -110,7 +110,7 @@ static inline void relay_serve(int near, unsigned port, unsigned delay_ms)
 
     if (far < 0 || connect(far, (struct sockaddr *)&at, sizeof at) < 0)
         _exit(1);
-    /* No other delay than ours. */
+    /* TCP itself must add no delay. */
     setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(far, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (fork() == 0) {
@@ -135,7 +135,7 @@ static inline unsigned relay_open(unsigned port, unsigned delay_ms)
     if (fork() == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGCHLD, SIG_IGN);
-        /* The janitor and Criterion wait for the end of pipes of theirs. */
+        /* Close inherited pipes, whose ends the janitor and Criterion await. */
         if (dup2(fd, 3) != 3)
             _exit(1);
         closefrom(4);

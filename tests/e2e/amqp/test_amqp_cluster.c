@@ -135,8 +135,8 @@ static void ledger_read(void)
     }
 }
 
-/* Count the confirmed numbers that did not end: that have not begun, if they
- * become letters. */
+/* Count the confirmed numbers that did not end or, if they become letters, did
+ * not begin. */
 static unsigned missing(unsigned *first)
 {
     unsigned n = 0;
@@ -395,7 +395,7 @@ Test(amqp_cluster, hops_refused_come_back_with_the_node)
     harness_until(amqp_ready(amqp_queue) == (long)HOPS + 1, DRAIN);
 }
 
-/* Fails without the command: what asks a dead node goes on to ask it. */
+/* Fails without the command: the wait queue goes on asking the dead node. */
 Test(amqp_cluster, another_leader_frees_the_hops_that_a_dead_node_refused)
 {
     hops_refused();

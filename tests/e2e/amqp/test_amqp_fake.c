@@ -1,5 +1,5 @@
-/* test_amqp_fake.c - what a real broker does too rarely, or only where it is
- * old: by a server of our own */
+/* test_amqp_fake.c - what real brokers do rarely, or only old ones, done by a
+ * server of the test's own */
 #include <errno.h>
 #include <limits.h>
 
@@ -80,7 +80,7 @@ Test(amqp_fake, queues_that_another_node_made_with_4_are_taken_by_3)
     cr_assert_null(strstr(starts(f), "event=delivery_limit"));
 }
 
-/* It sends no heartbeats, so nothing else would ever tell. */
+/* The fake sends no heartbeats, so nothing else shows that it has hung. */
 Test(amqp_fake, a_host_that_has_hung_on_the_outbox_is_left_by_the_inbox)
 {
     struct fake *f = fake_open(&(struct fake){.product = "RabbitMQ",

@@ -12,7 +12,7 @@ TestSuite(amqp_forward, .init = amqp_init, .fini = amqp_fini);
 #define OP      amqp_operand(amqp_queue, 1)
 #define SOON_MS 60000
 
-/* Create the queue, and send nothing. */
+/* Create the queue by an mqsend that sends nothing. */
 static void queue_create(void)
 {
     struct harness_result r = harness_run("mqsend", "--create", "--lines", OP);
@@ -173,8 +173,8 @@ static void killed_at(const char *q, const char *point)
     cr_assert_eq(r.status, -SIGKILL, "%s: %s", point, r.err);
 }
 
-/* Whoever takes the first copies tells nobody: what runs the second ones
- * cannot know. */
+/* The first copies are purged, so only the forwarder can mark the second
+ * ones. */
 Test(amqp_forward, a_second_copy_is_marked)
 {
     static const char *const points[] = {"amqp_forward_sent",

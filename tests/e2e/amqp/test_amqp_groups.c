@@ -208,7 +208,8 @@ Test(amqp_groups, what_crashed_behind_a_head_in_hand_waits_for_it)
 
     bare("g1", "kill");
     cr_assert_eq(harness_wait(w, 20000), -SIGKILL);
-    /* What the dead one is given comes again marked, and kills nobody. */
+    /* If the dead worker gets one more, it comes again marked and kills
+     * nobody. */
     harness_until(amqp_ready(part(partition_of("g1", 2, 2))) == 1, 20000);
     bare("g0", "7");
     bare("g0", "kill");
@@ -276,7 +277,8 @@ Test(amqp_groups, a_queue_without_partitions_gets_none)
     cr_assert_not_null(strstr(r.err, "--max-attempts"), "%s", r.err);
 }
 
-/* Its worker would wait in silence, and none with partitions could start. */
+/* A worker without partitions would get nothing and say nothing, and none with
+ * partitions could start. */
 Test(amqp_groups, a_queue_with_partitions_gets_none_without)
 {
     struct harness_result r;
@@ -316,8 +318,8 @@ Test(amqp_groups, what_the_broker_would_not_wait_for_is_not_set)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* Fails where its own limit counts: its handler runs for as long as no test
- * waits. */
+/* Fails where the message's own limit of an hour counts: no test waits that
+ * long. */
 Test(amqp_groups, a_time_limit_of_a_message_is_cut_to_what_counts)
 {
     struct harness_process *w =

@@ -227,7 +227,7 @@ Test(amqp_letters, a_canary_that_nobody_takes_is_not_settled)
     cr_assert_eq(amqp_ready(amqp_of("dead")), 1);
 }
 
-/* Another letter is no answer, and is not lost by the look at it. */
+/* A new letter is not the canary's, and the look at it must not lose it. */
 Test(amqp_letters, a_canary_is_not_taken_for_another_letter)
 {
     struct harness_result r;
@@ -298,7 +298,7 @@ Test(amqp_letters,
 
 /* ---- import ---- */
 
-/* Return what export prints, without what differs in each delivery. */
+/* Return what export prints. */
 static const char *exported(void)
 {
     struct harness_result r = DLQ("export", OP);
@@ -433,7 +433,7 @@ Test(amqp_letters, import_knows_each_copy_of_a_letter)
     cr_assert_eq(amqp_ready(amqp_of("dead")), 2);
 }
 
-/* One id, and all else that may differ between two messages. */
+/* All have one id; each pair differs in something that tells messages apart. */
 Test(amqp_letters, letters_that_only_look_alike_are_two)
 {
     make(0);
@@ -516,8 +516,8 @@ static FILE *lines_write(const char *name, int count)
     return f;
 }
 
-/* The first one has sent a batch of 256 and waits for the rest of its input.
- * Fails where it holds nothing, as there was no letter when it began. */
+/* The first import has sent a batch of 256 and waits for more input. Fails
+ * where it holds no letters because there were none when it began. */
 Test(amqp_letters, two_imports_at_once_make_no_letter_twice)
 {
     enum { COUNT = 300, BATCH = 256 };

@@ -143,7 +143,7 @@ static void send_by_tool(unsigned count)
 
 /* ---- who takes ---- */
 
-/* What ended is in `ends`, and its bytes were right. */
+/* Note what ended in `ends`, and a body with wrong bytes in `broken`. */
 #define HANDLER                                                      \
     "read -r n kind crc size\n"                                      \
     "[ \"$(cksum)\" = \"$crc $size\" ] || echo \"$n\" >>broken\n"    \
@@ -184,7 +184,7 @@ static struct harness_process *tool_take(const char *count)
 
 /* ---- the audit ---- */
 
-/* Check how often each number ended, and that no other program ended it. */
+/* Check that each number ended once, by one of the programs. */
 static void ended(unsigned count)
 {
     unsigned char *times = calloc(count, 1);

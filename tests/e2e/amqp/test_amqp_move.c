@@ -225,8 +225,8 @@ Test(amqp_move, kills_of_everything_lose_nothing_and_mark_repeats,
     for (int i = 0; i < sent; i++) {
         snprintf(body, sizeof body, " b%d.", i);
         harness_until(harness_lines_with("runs", body) > 0, 60000);
-        /* A second one is acknowledged without a run where its first is
-         * known. */
+        /* A worker that knows the first copy acknowledges the second without a
+         * run. */
         snprintf(marked, sizeof marked, " 1 1 0 - b%d.", i);
         cr_assert_leq(harness_lines_with("runs", body),
                       1 + harness_lines_with("runs", marked), "%s", body);

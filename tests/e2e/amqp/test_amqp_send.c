@@ -37,8 +37,8 @@ Test(amqp_send, a_queue_that_is_missing_is_said_to_be)
                        r.err);
 }
 
-/* Fails where only the first that the broker has returned is known to be
- * nowhere. */
+/* Fails where only the first message that the broker returned counts as not
+ * taken. */
 Test(amqp_send, what_became_of_each_is_known_where_the_queue_is_missing)
 {
     struct harness_result r = harness_run_spec(&(struct harness_spec){
@@ -51,7 +51,7 @@ Test(amqp_send, what_became_of_each_is_known_where_the_queue_is_missing)
     cr_assert_not_null(strstr(r.err, " not taken\n"), "%s", r.err);
 }
 
-/* Those of the partition that is there are confirmed. */
+/* The messages of the partition that exists are confirmed. */
 Test(amqp_send, of_two_partitions_one_of_which_is_missing_each_is_known)
 {
     const char *op = amqp_operand(amqp_queue, 1), *at;
@@ -74,7 +74,7 @@ Test(amqp_send, of_two_partitions_one_of_which_is_missing_each_is_known)
     cr_assert_gt(not_taken, 0);
 }
 
-/* It would wait, and then for ever. */
+/* After its delay it would wait for the queue for ever. */
 Test(amqp_send, a_delay_to_a_queue_that_is_missing_is_refused)
 {
     struct harness_result r =

@@ -1,11 +1,11 @@
-/* test_amqp_tls.c - a broker whose certificate is asked for */
+/* test_amqp_tls.c - which certificates of a broker are accepted */
 #define AMQP_BROKER 1
 #define AMQP_TLS
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 TestSuite(amqp_tls, .init = amqp_init, .fini = amqp_fini);
 
-/* The certificate is for localhost. */
+/* Return the operand of the TLS port. The certificate is for localhost. */
 static const char *operand(const char *scheme, const char *host)
 {
     static char text[200];

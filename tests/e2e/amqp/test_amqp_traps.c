@@ -1,8 +1,8 @@
-/* test_amqp_traps.c - what a broker does to a message that its worker has to
- * know of, one node
+/* test_amqp_traps.c - what a broker does to messages and a worker must handle,
+ * with one node
  *
- * Each of these loses, repeats or stops messages where nothing is done about
- * it.
+ * If the worker did nothing about it, each of these would lose, repeat or block
+ * messages.
  */
 #define AMQP_BROKER 1
 #include "tests/e2e/amqp/amqp_fixture.h"
@@ -13,7 +13,7 @@
 
 TestSuite(amqp_traps, .init = amqp_init, .fini = amqp_fini, .timeout = 300);
 
-/* In the words of the body; "slow" waits for a file. */
+/* The handler does what the body says; "slow" waits for a file. */
 #define BY_BODY                                                         \
     "b=$(cat); echo \"$MQW_ATTEMPT $MQW_REDELIVERED $b\" >>runs\n"      \
     "case $b in slow) while [ ! -e go ]; do sleep 0.05; done ;; esac\n" \
@@ -160,7 +160,7 @@ Test(amqp_traps, a_broker_without_memory_stops_letters_and_not_the_rest)
     cr_assert_eq(harness_lines("runs"), GOOD + 2);
 }
 
-/* The broker looks once a minute unless told. */
+/* The broker checks once a minute unless the tick interval is shorter. */
 Test(amqp_traps, a_message_that_is_had_for_too_long_is_said)
 {
     struct harness_process *w;
@@ -185,7 +185,7 @@ Test(amqp_traps, a_queue_that_was_deleted_is_made_again)
     harness_until_lines("runs", 1, 10000);
     cr_assert_eq(amqp_ctl("delete_queue", amqp_queue).status, 0);
     harness_wait_log(w, "was the queue deleted?", 20000);
-    /* The old one is there for a while yet, then none: a message is lost. */
+    /* Messages to the old queue are lost, so send until one has run. */
     for (uint64_t end = harness_deadline(20000); harness_lines("runs") < 2;) {
         amqp_send("good");
         harness_nap(end, "a message runs");
@@ -322,7 +322,7 @@ Test(amqp_traps, a_body_that_is_too_large_for_a_copy_holds_up_no_other)
     amqp_disconnect();
     cr_assert_eq(amqp_ctl("close_all_connections", "test").status, 0);
     amqp_connect();
-    /* The end of the connection gives the original back, too, marked. */
+    /* The closed connection also gives the original back, marked. */
     harness_until(harness_lines_with("runs", "2 0 5000") +
                           harness_lines_with("runs", "2 1 5000") >
                       0,
@@ -354,7 +354,7 @@ Test(amqp_traps, a_body_that_is_too_large_to_forward_is_a_dead_letter)
     cr_assert_eq(harness_stop(w, 20000), 0);
 }
 
-/* Nothing tells them apart: each runs as often as it fails. */
+/* Without ids nothing tells them apart; each must have its own retry. */
 Test(amqp_traps, equal_messages_are_each_tried_again)
 {
     struct harness_process *w = by_body("2");

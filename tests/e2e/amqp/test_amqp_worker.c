@@ -11,7 +11,7 @@
 
 TestSuite(amqp_worker, .init = amqp_init, .fini = amqp_fini);
 
-/* In the words of the body. */
+/* The handler does what the body says. */
 #define BY_BODY                                                    \
     "b=$(cat); echo \"$MQW_ATTEMPT $MQW_REDELIVERED $b\" >>runs\n" \
     "case $b in bad) echo why >&2; exit 1 ;; dead) exit 65 ;; esac\n"
@@ -62,7 +62,7 @@ Test(amqp_worker, bodies_of_all_sizes_arrive_whole)
     free(body);
 }
 
-/* No message is in a file there. */
+/* Messages of a broker are in no file, so this directory may be on disk. */
 Test(amqp_worker, a_runtime_directory_on_a_disk_is_taken)
 {
     struct harness_process *w =
@@ -127,13 +127,13 @@ static struct harness_process *plugin_of_one(void)
                        harness_plugin("act"));
 }
 
-/* Fails where all four run beside each other again after a crash: then none of
- * them is to blame for sure, and the worker crashes for ever. */
+/* Fails where all four run at the same time again after a crash: then none of
+ * them is surely to blame, and the worker crashes for ever. */
 Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
 {
     struct harness_process *w = plugin_of_four();
 
-    harness_write("stay", "", 0); /* none naps for less than it takes */
+    harness_write("stay", "", 0); /* the naps last until this is removed */
     for (int i = 0; i < 3; i++)
         amqp_send("nap");
     harness_until(harness_lines_with("runs", "nap 1 0") >= 3, 20000);
@@ -170,8 +170,8 @@ static void wait_send(void)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* The test has the suspect while the worker begins another one, and gives it
- * back then. */
+/* The test itself consumes the suspect, and gives it back when the worker has
+ * begun another message. */
 Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
 {
     struct harness_process *w = plugin_of_two();
@@ -193,7 +193,7 @@ Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
     harness_wait_log(w, "event=suspect_waits", 20000);
     cr_assert_eq(harness_log_count(w, "crashes=1 running=1"), 1);
     harness_wait_log(w, "event=suspect_alone", 20000);
-    cr_assert_eq(harness_log_count(w, "event=suspect_waits"), 1, "once");
+    cr_assert_eq(harness_log_count(w, "event=suspect_waits"), 1, "twice");
     amqp_connect();
     harness_until(amqp_ready(amqp_of("dead")) == 2, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
@@ -242,8 +242,8 @@ Test(amqp_worker, a_paused_worker_with_a_suspect_sleeps)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* A letter whose queue is not confirmed yet is no handler's any more: the crash
- * of another message is not its own. Fails where its run is counted until the
+/* No handler has a letter that waits for its confirm, so the crash of another
+ * message does not count for it. Fails where its run is counted until the
  * confirm: then two ran, none is to blame for sure, and one crash is not
  * enough. */
 Test(amqp_worker, a_copy_that_waits_for_its_confirm_is_not_blamed_for_a_crash)
@@ -352,7 +352,7 @@ Test(amqp_worker, a_retry_that_the_broker_brings_twice_runs_once)
     cr_assert_eq(harness_lines_with("runs", "retry"), 1);
 }
 
-/* Its sender may have meant two: both run. */
+/* The sender may have meant two messages, so both run, and one is marked. */
 Test(amqp_worker, a_message_that_comes_twice_is_marked)
 {
     struct harness_process *w =
@@ -619,7 +619,7 @@ static long page_faults(pid_t pid)
     return faults;
 }
 
-/* A body of 300 kB has 74 pages. */
+/* New memory for a body of 300 kB would be 74 page faults. */
 Test(amqp_worker, large_bodies_use_the_same_memory_again)
 {
     enum { SIZE = 300000, FIRST = 20, MORE = 40 };
