@@ -54,7 +54,7 @@ Test(docs, man_pages_pass_mandoc)
                      "");
 }
 
-/* groff prints "BSD" there by default. */
+/* groff prints "BSD" on pages that name no system. */
 Test(docs, man_pages_say_linux_in_head_and_foot)
 {
     const char *pages;

@@ -57,7 +57,7 @@ Test(harness, log_is_waited_for_by_whole_lines)
     cr_assert(harness_running(p));
     harness_write("go", "", 0);
     cr_assert_eq(harness_wait(p, 5000), 0);
-    cr_assert_eq(harness_wait(p, 0), 0, "a second wait answers the same");
+    cr_assert_eq(harness_wait(p, 0), 0, "a second wait differs");
     cr_assert_not(harness_alive(harness_pid(p)));
 }
 

@@ -354,7 +354,7 @@ Test(install, service_is_set_up_by_the_lines_of_the_readme)
         top);
     free(top);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_str_eq(r.out, "3\n", "two of them for the file: %s", r.out);
+    cr_assert_str_eq(r.out, "3\n", "commands typed: %s", r.out);
     struct harness_process *w = unit_start(q);
     harness_until(strstr(harness_stdout(w, NULL), "good morning\n"), 5000);
     cr_assert_not_null(strstr(harness_stderr(w, NULL), "max_concurrency=4"));
@@ -414,7 +414,7 @@ static void example_run(const char *program, const char *prefix)
     cr_assert_eq(harness_stop(p, 5000), 0, "%s", harness_stderr(p, NULL));
 }
 
-/* Built by the lines in docs/library.md. */
+/* The program is built by the lines in docs/library.md. */
 Test(install, a_program_is_made_with_pkg_config_and_either_library)
 {
     if (!harness_has("pkg-config"))

@@ -57,7 +57,7 @@ Test(run_tests, check_ends_with_programs_tests_time_and_verdict)
                      "status 1\n");
 }
 
-/* ONLY with one of these runs that one, and reports its verdict. */
+/* If ONLY names a test that runs alone, its verdict is reported. */
 Test(run_tests, those_that_run_alone_run_where_there_are_no_others)
 {
 #define ONLY_ALONE "sed -i 's,-j 2 .*--alone,-j 2 --alone,' make;"
@@ -195,7 +195,7 @@ Test(run_tests, what_a_killed_run_left_goes_with_the_next_one)
     struct harness_process *p = run_that_hangs();
 
     run_programs("echo : >stress_1", "./stress_1");
-    cr_assert_neq(left()[0], '\0', "it still runs");
+    cr_assert_neq(left()[0], '\0', "removed while in use");
     kill(harness_pid(p), SIGKILL);
     harness_wait(p, 20000);
     run_programs("echo : >stress_1", "./stress_1");

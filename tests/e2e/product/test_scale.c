@@ -101,7 +101,7 @@ Test(scale, ten_thousand_delayed_messages_cost_no_slots_and_no_memory)
     harness_until_lines("spans", 2, 10000);
     cr_assert_eq(harness_queue_length(q), 0);
     cr_assert_eq(stat(custody, &after), 0);
-    cr_assert_eq(before.st_size, after.st_size, "slots are no matter of them");
+    cr_assert_eq(before.st_size, after.st_size, "waiting messages take slots");
     /* The cache of the store takes about 900 KiB, more on a busy machine. */
     if (!sanitized(w))
         cr_assert_leq(memory_kb(w) - memory, 200 * MANY / 1024, "%ld KiB more",
