@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""axe.py - what axe-core finds on the pages of mqctl serve
+"""axe.py - check the pages of mqctl serve by axe-core
 
 Usage: axe.py URL TOKEN QUEUE
 
-Each page, at both widths and in both schemes, by all of its rules. Status 0;
+All rules are tried on each page, at both widths and in both schemes. Status 0;
 77 and a word if a program or axe-core is missing; else what it found is on
 stderr. axe-core is that of `npm install -g`, or the file $MQW_AXE.
 """
@@ -21,7 +21,7 @@ RUN = """return axe.run(document, {resultTypes: ['violations']}).then((r) => ({
 
 
 def axe_file():
-    """Where axe-core is; None: nowhere."""
+    """Return the path of axe-core; None: it is not installed."""
     path = os.environ.get("MQW_AXE")
     if not path and shutil.which("npm"):
         root = subprocess.run(["npm", "root", "-g"], capture_output=True,
@@ -31,7 +31,7 @@ def axe_file():
 
 
 def look(b, axe, what):
-    """What it found, with the page in front."""
+    """Return what axe-core finds on this page, each after the page's name."""
     until(lambda: b.js(DRAWN), str(what))
     b.js(axe)
     said = b.js(RUN)
@@ -58,7 +58,7 @@ def main(url, token, queue):
                     b.go(url + path.format(q=queue.lstrip("/")))
                     found += look(b, axe, (path, width, scheme))
         assert not found, "\n".join(found)
-        # That it would find something:
+        # It must find faults that are put into the page:
         b.js("document.querySelector('input').removeAttribute('aria-label')")
         b.js("document.querySelector('main').append(new Image())")
         assert b.js(RUN)["found"]

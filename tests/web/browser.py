@@ -26,7 +26,7 @@ from webdriver import Browser, free_port, missing, until
 PAGES = ("/", "/queues/{q}", "/queues/{q}/messages", "/queues/{q}/groups",
          "/queues/{q}/settings", "/queues/{q}/dead", "/queues/{q}/dead/1",
          "/dead", "/groups", "/find?q=1")
-# Done when the page is drawn: until then there is no heading.
+# True once the page is drawn: until then it has no heading.
 DRAWN = "return document.querySelector('main h1') !== null"
 
 ATTACK = """<!doctype html><title>another site</title>
@@ -59,7 +59,7 @@ Promise.allSettled(tried).then(all => {
 </script>"""
 
 
-# What a page must show as text wherever it stands; in bytes there is more of it.
+# Pages must show this as text wherever it appears; BYTES adds what is no text.
 NASTY = "<script>alert(7)</script>\"'><img src=x onerror=alert(7)></pre>-->"
 LETTERS = r"[0-9] dead letter"  # the text of that finding
 HIDING = "\u202e\u2028\u0001"
@@ -74,7 +74,7 @@ addEventListener('DOMContentLoaded', () => new MutationObserver((records) => {
         for (const node of record.addedNodes) heard += `${node.textContent}\\n`;
 }).observe(document.querySelector('#live'), {childList: true}));"""
 
-# What a person who cannot see it well needs; each line is one breach.
+# List what hinders people who see badly or not at all, one breach a line.
 ACCESS = r"""
 const out = [], told = (e) => e.outerHTML.slice(0, 80);
 const seen = (e) => e.checkVisibility({checkOpacity: true}) &&
@@ -124,7 +124,7 @@ return out;"""
 
 
 class Site:
-    """Another origin on this machine."""
+    """A web site of another origin on this machine."""
 
     def __init__(self, page):
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -180,17 +180,17 @@ class Test:
         b.go((url or self.url) + path.format(q=queue or self.name))
         until(lambda: b.js(DRAWN), path)
 
-    # ---- what is tried, in this order ----
+    # ---- scenes, in the order in which they run ----
 
     def logs_in_by_the_fragment(self, b):
         self.page(b, "/")
         assert b.text("h1") == "Sign in" and b.text("#queues") is None
-        # Behind the same page only the fragment is new, and nothing is loaded.
+        # The address differs in its fragment only, so no page is loaded.
         b.go(f"{self.url}/#t={self.token}")
         until(lambda: b.text("#queues"), "the overview")
         assert "#" not in b.js("return location.href"), "the token stays"
         assert b.js("return document.cookie") == "", "scripts see the cookie"
-        # Signing in by hand stays at the address, with its filter.
+        # After signing in by hand, the address and its filter stay.
         b.cdp("Network.clearBrowserCookies")
         self.page(b, "/queues/{q}/dead?match=x")
         assert b.text("h1") == "Sign in"
@@ -212,7 +212,7 @@ class Test:
 
     @staticmethod
     def nasty_letter(reason, header):
-        """As mqdlq export prints one; its body is 1 MiB."""
+        """Return a letter as mqdlq export prints it; its body is 1 MiB."""
         stderr = base64.b64encode(BYTES).decode()
         return json.dumps({
             "message_id": "01M82WH2675BH7W7CEF6000000", "state": "dead",
@@ -251,7 +251,7 @@ class Test:
                 assert text.count(NASTY) >= 7, path  # error, group, header ...
                 assert "longer than shown here" in text
         b.cdp("Emulation.clearDeviceMetricsOverride")
-        # That a breach would be seen:
+        # A breach must be noticed:
         b.js("document.body.setAttribute('style', 'color: red')")
         until(lambda: len(b.js("return breaches")) == 1, "the breach")
         assert any("Security Policy" in line["message"] for line in b.log())
@@ -259,7 +259,7 @@ class Test:
                   queue)
 
     def is_there_for_everybody(self, b):
-        """In both schemes, at both widths; and by keyboard."""
+        """Check access in both schemes, at each width, and by keyboard."""
         for width, height, mobile in ((1280, 900, False), (390, 844, True),
                                       (320, 640, True)):
             b.phone(width, height, mobile)
@@ -319,7 +319,7 @@ class Test:
 
     @staticmethod
     def answers_beside(b, button, answer):
-        """What came of a click is in view and at it, which has the focus."""
+        """The answer to a click is at the button, which keeps the focus."""
         until(lambda: b.js(
             """const button = document.querySelector(arguments[0]);
             const at = document.querySelector(arguments[1]);
@@ -330,7 +330,7 @@ class Test:
             button, answer), "the answer beside the button")
 
     def command_behind(self, b, icon):
-        """The command that an icon shows."""
+        """Return the command that an icon shows."""
         b.js("document.querySelector(arguments[0]).click()", icon)
         text = b.text(".popup code")
         b.key("\ue00c")  # Escape
@@ -338,7 +338,7 @@ class Test:
         return text
 
     def pauses_and_resumes(self, b):
-        """From the row in two clicks; from the page of the queue in one."""
+        """It takes two clicks in the row, and one on the page of the queue."""
         b.go(f"{self.url}/#t={self.token}")
         row = f'#queues tr[data-key="{self.queue}"]'
         until(lambda: b.text(row), "its row")
@@ -367,7 +367,7 @@ class Test:
         assert self.status()["max_concurrency"] == 5
 
     def pauses_all_that_are_ticked(self, b):
-        """By keyboard; one without a worker is named, and the others are done."""
+        """A queue without a worker is named, and the others are paused."""
         none = self.queue + "-" + "h" * 120  # has had letters, and no worker
         self.page(b, "/")
         for queue in (self.queue, none):
@@ -428,7 +428,7 @@ class Test:
         hear(b, "1 of 1 cancelled")
         until(lambda: self.status(self.other)["waiting"] == 2, "one less")
         until(lambda: b.text(box % names[0]) is None, "its row has gone")
-        # What something was done to is not meant by the next button as well.
+        # A message that a button acted on is not ticked for the next one.
         assert "ID..." in self.command_behind(b, "#messages .bulk .icon")
         b.click(box % names[1])
         b.click(run_now)
@@ -436,7 +436,7 @@ class Test:
         self.answers_beside(b, run_now, "#messages .bulk .answer")
         until(lambda: self.status(self.other)["retried"] == 4, "it ran")
         b.click(box % names[2])
-        # A refusal is told there and in a notice that stays, and so do the ticks.
+        # A refusal is told there and in a notice that stays. Ticks stay too.
         b.js("localStorage.removeItem('mqctl-key')")
         b.click(run_now)
         hear(b, "Sign in again")
@@ -513,7 +513,7 @@ class Test:
         self.server = self.start("mqctl", *args)
         hear(b, "answers again", 40)
         until(lambda: b.text(dead) == "3", "what came meanwhile")
-        # Signed out, or without a stream, is not said to be without an answer.
+        # If signed out or without a stream, it does not say "no answer".
         b.cdp("Network.clearBrowserCookies")
         self.server.terminate()
         self.server.wait()
@@ -535,7 +535,7 @@ class Test:
         return urllib.request.urlopen(request, timeout=30)
 
     def tells_a_finding_once(self, b):
-        """It is the queue and the check, however its numbers change."""
+        """A finding stays the same one if only its numbers change."""
         soon = b.cdp("Page.addScriptToEvaluateOnNewDocument", source="""
             const later = setTimeout;
             window.setTimeout = (f, ms, ...more) => later(f, Math.min(ms, 500), ...more);""")
@@ -547,12 +547,12 @@ class Test:
         self.tool("mqsend", self.queue, "bad")
         until(lambda: b.js("return kept.textContent !== was"), "its new number")
         assert b.js("return kept.isConnected"), "it was made again"
-        # Other findings of the machine may be new meanwhile.
+        # The machine may get other findings meanwhile.
         assert not re.search(LETTERS, b.text("#live")), "it was announced"
         b.cdp("Page.removeScriptToEvaluateOnNewDocument", **soon)
 
     def gives_findings_room_when_the_table_is_not_used(self, b):
-        """Until then, a finding that comes later is behind "and 1 more"."""
+        """While the table is used, a new finding is behind "and 1 more"."""
         faked = b.cdp("Page.addScriptToEvaluateOnNewDocument", source="""
             const later = setTimeout, ask = fetch;
             window.setTimeout = (f, ms, ...more) => later(f, Math.min(ms, 500), ...more);
@@ -628,7 +628,7 @@ class Test:
         assert b.text("#queues") is None
 
     def edits_a_letter(self, b):
-        """In two clicks; a body that a text field would change is refused."""
+        """A body that a text field would change cannot be edited."""
         edit = ("[...document.querySelectorAll('#bulk button')]"
                 ".find((e) => e.textContent === 'Edit and replay…').click()")
         self.page(b, "/queues/{q}/dead/1")
@@ -653,7 +653,7 @@ class Test:
         assert letter["body"] == "bad again", letter
 
     def follows_a_letter_that_others_change(self, b):
-        """It is never shown as it was; a full queue keeps what was edited."""
+        """An old state is never shown; an edit survives a full queue."""
         queue = self.queue + "-l"
         path = os.path.join(self.state, "letters")
         with open(path, "w", encoding="utf-8") as out:
@@ -699,7 +699,7 @@ class Test:
         self.tool("mqctl", "remove", "--force", *here, queue)
 
     def refuses_an_edit_of_another_body(self, b, queue, here):
-        """Of two persons who edit a letter, the second loses nothing."""
+        """If two persons edit a letter, the second one loses no text."""
         b.js("[...document.querySelectorAll('#bulk button')]"
              ".find((e) => e.textContent === 'Edit and replay…').click()")
         until(lambda: b.text("dialog textarea") is not None, "the body")
@@ -719,7 +719,7 @@ class Test:
         assert "Somebody edited" in b.text("main")
 
     def finds_the_reason_and_replays_after_the_fix(self, b):
-        """With nothing but the page, from its first to the last letter."""
+        """All is done on the page, from the finding to the last letter."""
         began = time.monotonic()
         n = self.status()["dead"]
         b.go(self.url)
@@ -730,7 +730,7 @@ class Test:
               "exit 3: bad" in (b.text(group) or ""), "by error")
         b.click("#letters [title='exit 3: bad']")
         until(lambda: b.text("#letters tbody th a"), "its letters")
-        # What was done to one letter is not done to all with the next click.
+        # After one letter was discarded, the button does not mean all letters.
         box = "#letters tbody tr:last-child input"
         b.click(box)
         b.click("#letters .letters .danger")
@@ -747,7 +747,7 @@ class Test:
         open("fixed", "w").close()
         b.js("history.back()")
         until(lambda: b.text(group), "its groups")
-        # Each group in two clicks and an answer: the button, the question.
+        # Each group takes two clicks, on the button and in the question.
         until(lambda: sum(self.counts(b)) == n, "all counted")
         self.refuses_a_number_that_has_changed(b)
         for _ in range(len(self.counts(b))):
@@ -767,7 +767,7 @@ class Test:
         print("from the finding to the end:", time.monotonic() - began)
 
     def refuses_a_number_that_has_changed(self, b):
-        """As if somebody had discarded a letter since; it is said at the button."""
+        """A letter seems discarded since; the button shows the refusal."""
         button = "#letters .primary"
         b.js(r"""const f = fetch;
             window.fetch = (url, how) => {
@@ -785,7 +785,7 @@ class Test:
 
     @staticmethod
     def counts(b):
-        """The numbers on the buttons that replay a group."""
+        """Return the numbers on the buttons that replay a group."""
         return [int(text.split()[-1]) for text in b.js(
             "return [...document.querySelectorAll('#letters .primary')]"
             ".filter((e) => e.checkVisibility()).map((e) => e.textContent)")]

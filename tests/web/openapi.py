@@ -34,7 +34,7 @@ class Description:
         return one
 
     def resolve(self, where, one):
-        """What a reference stands for."""
+        """Return the object that a reference names."""
         if not (isinstance(one, dict) and "$ref" in one):
             return one
         try:
@@ -44,7 +44,7 @@ class Description:
             return {}
 
     def path_of(self, path):
-        """The path in the file that fits; one without parameters comes first."""
+        """Find the path of the file that fits, first one without parameters."""
         path = path.split("?", maxsplit=1)[0]
         for pattern in sorted(self.root["paths"], key=lambda p: p.count("{")):
             if re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
@@ -52,7 +52,7 @@ class Description:
         return None
 
     def answer(self, one):
-        """Whether it is as described; the operation that it was for."""
+        """Check one answer; return its operation if it was no error."""
         pattern, method = self.path_of(one["path"]), one["method"].lower()
         where = f"{one['method']} {one['path']} {one['status']}"
         described = self.root["paths"].get(pattern, {}).get(method)
@@ -84,7 +84,7 @@ class Description:
 
 
 def standard_faults(path, root):
-    """What the standard says against the description; None: no validator."""
+    """Return the breaches of the OpenAPI standard; None: no validator."""
     try:
         from openapi_spec_validator import OpenAPIV31SpecValidator
         return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}"

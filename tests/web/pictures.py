@@ -33,7 +33,7 @@ from webdriver import Browser, missing, until  # noqa: E402
 BIN = os.environ.get("MQW_BIN", os.path.join(HERE, "build", "bin"))
 SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 
-# A queue's name, options of its worker, its handler, its messages a second.
+# For each queue: name, options of the worker, handler, messages a second.
 QUEUES = (
     ("orders", ["-c", "8", "--max-attempts", "1"],
      "read -r n; case $n in *7}) echo \"no such account: $$\" >&2; "
@@ -84,7 +84,7 @@ class Run:
             self.feeds.append(["/" + name, rate, 0])
 
     def feed(self, seconds):
-        """Send to all, each at its rate."""
+        """Send to each queue at its rate."""
         began = time.monotonic()
         start = [f[2] for f in self.feeds]
         while time.monotonic() < began + seconds and not self.ending:
@@ -104,14 +104,14 @@ class Run:
         self.feeder.start()
 
     def group(self, customer, *invoices):
-        """Send to /invoices, in order."""
+        """Send invoices of a customer to /invoices as one ordered group."""
         subprocess.run(
             [os.path.join(BIN, "mqsend"), "--lines", "--group",
              f"customer-{customer}", "/invoices"], check=True, text=True,
             input="".join(json.dumps({"invoice": n}) + "\n" for n in invoices))
 
     def groups(self):
-        """One that is held, one that is blocked, and some that run in turns."""
+        """Make a held group, a blocked one, and some that run in turns."""
         self.group(3, 1042, 1048, 1057)
         self.group(5, 1063, 1064)
         for customer in (1, 2, 4):
@@ -121,7 +121,7 @@ class Run:
             ["groups"]}, "one that is held, blocked, running")
 
     def trouble(self):
-        """A paused queue, one without a worker, and ordered groups."""
+        """Make a paused queue, one without a worker, and ordered groups."""
         self.tool("mqctl", "pause", "--state-dir", self.state, "/thumbnails",
                   "1h")
         self.workers["reports"].terminate()
@@ -192,7 +192,7 @@ def take(run, b, path, file, whole=False):
         b.picture(file)
 
 
-# What docs show: the file, the page, the size, the scheme.
+# Pictures in docs: the file, the page, the size, the scheme.
 SHOWN = (("page.png", "", "wide", "light"),
          ("page-queue.png", "queue", "wide", "light"),
          ("page-dead.png", "dead", "wide", "light"),

@@ -13,7 +13,7 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def missing():
-    """What is not here, and what helps; None: all is there."""
+    """Return what is missing and how to get it; None: nothing."""
     for program in ("chromedriver", "chromium"):
         if not shutil.which(program):
             return f"{program} here: scripts/deps --browser"
@@ -32,7 +32,7 @@ def free_port():
 
 
 def until(condition, what, limit_s=20):
-    """Wait for the thing itself."""
+    """Wait until `condition` is true; return its value."""
     end = time.monotonic() + limit_s
     while True:
         value = condition()
@@ -151,7 +151,7 @@ class Browser:
             out.write(base64.b64decode(self._do("GET", "/screenshot")))
 
     def picture_whole(self, path):
-        """Also of what lies below the window."""
+        """Take a picture that includes what lies below the window."""
         data = self.cdp("Page.captureScreenshot", captureBeyondViewport=True)
         with open(path, "wb") as out:
             out.write(base64.b64decode(data["data"]))
