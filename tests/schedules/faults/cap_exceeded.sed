@@ -1,3 +1,3 @@
 # worker/flow/gate.c
-# One more than the cap comes in.
+# The gate lets in one more than the cap.
 s/        if (n >= gate_room(g))/        if (n > gate_room(g))/

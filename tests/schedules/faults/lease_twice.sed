@@ -1,3 +1,3 @@
 # worker/groups/groups.c
-# A group that is leased is leased to another one as well.
+# A leased group is leased to another work item as well.
 s/} else if (group->state == GROUP_IDLE) {/} else if (group->state <= GROUP_RUNNING) {/

@@ -1,4 +1,4 @@
 # worker/flow/receive.c
-# An item is on the list of those that take one more, and nobody looks whether
-# one came before that.
+# An item lists itself as one that takes a further message, and nobody checks
+# for a message that came before that.
 /^static bool window_step(/,/^}/s/    gate_changed(&f->gate);//
