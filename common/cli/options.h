@@ -36,7 +36,8 @@ struct option_row {
     const char *name; /* without "--" */
     char letter;      /* 0 = none */
     enum option_type type;
-    bool optional;     /* the value may be left out, else it is --name=VALUE */
+    bool optional;     /* the value may be left out, else it is --name=VALUE; a
+                          next argument that looks like one is refused */
     const char *value; /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
     const char *words; /* numbers: a word that is allowed as well, such as
                            "none", and read as UINT64_MAX; OPT_CHOICE: the

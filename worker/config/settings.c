@@ -781,9 +781,7 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
                            "/orders -- ./handle-order; see mqworker --help");
     if (count > 1 && rest >= 0)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "\"%s\" and \"%s\" before --: give one queue; a "
-                           "value that may be left out is joined with =, like "
-                           "--exit-when-idle=5s",
+                           "\"%s\" and \"%s\" before --: give one queue",
                            argv[0], argv[1]);
     if (count > 1)
         return problem_set(p, EX_USAGE, EINVAL,

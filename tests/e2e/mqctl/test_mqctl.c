@@ -978,6 +978,15 @@ Test(mqctl, wait_comes_back_when_the_worker_has_gone_and_not_before)
 
     harness_send_text(q, "x");
     harness_until_lines("started", 1, SOON_MS);
+    /* A value that is not joined is no queue: nothing is drained. */
+    for (size_t i = 0; i < 2; i++) {
+        r = ctl("drain", "--wait", i ? "forever" : "5s", q);
+        cr_assert_eq(r.status, 64, "%d: %s", r.status, r.err);
+        cr_assert_not_null(
+            strstr(r.err, i ? "like --wait=forever" : "like --wait=5s"), "%s",
+            r.err);
+    }
+    cr_assert(ctl_is(q, "state", "running"));
     r = ctl("drain", "--wait=50ms", q);
     cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
     cr_assert_not_null(strstr(r.err, "has not exited after 50ms"), "%s", r.err);

@@ -215,11 +215,11 @@ Test(options, a_word_besides_the_type_gives_the_largest_value)
 
 Test(options, a_value_that_may_be_left_out_never_eats_an_operand)
 {
-    struct run *r = run_good("--exit-when-idle 5s");
+    struct run *r = run_good("--exit-when-idle 5-orders");
     cr_expect(r->set.idle_given);
     cr_expect_eq(r->set.idle, 2 * NS_PER_S, "the value is not the preset");
     cr_expect_eq(r->operands, 1);
-    cr_expect_str_eq(r->argv[0], "5s");
+    cr_expect_str_eq(r->argv[0], "5-orders");
     free(r);
     r = run_good("--exit-when-idle=5s -vi");
     cr_expect_eq(r->set.idle, 2 * NS_PER_S,
@@ -229,6 +229,21 @@ Test(options, a_value_that_may_be_left_out_never_eats_an_operand)
     r = run_good("--exit-when-idle --exit-when-idle=5s");
     cr_expect_eq(r->set.idle, 5 * NS_PER_S);
     free(r);
+    r = run_good("--exit-when-idle /5s");
+    cr_expect_str_eq(r->argv[0], "/5s");
+    free(r);
+}
+
+Test(options, a_value_that_is_not_joined_is_no_operand)
+{
+    refuse_check("--exit-when-idle 5s /q",
+                 "--exit-when-idle 5s: a value that may be left out is joined "
+                 "with =, like --exit-when-idle=5s (the queue of that name is "
+                 "/5s)");
+    refuse_check("-vi 5 /q",
+                 "--exit-when-idle 5: a value that may be left out is joined "
+                 "with =, like --exit-when-idle=5 (the queue of that name is "
+                 "/5)");
 }
 
 Test(options, operands_may_stand_anywhere_before_two_dashes)

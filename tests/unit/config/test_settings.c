@@ -95,6 +95,8 @@ Test(settings, operands_that_are_missing_are_named)
     refused("mqworker /q --", "no command");
     refused("mqworker /q cmd", "the command comes after --");
     refused("mqworker /q /r -- cmd", "give one queue");
+    refused("mqworker --exit-when-idle 30s /q -- cmd",
+            "like --exit-when-idle=30s");
 }
 
 Test(settings, a_unit_without_a_command_names_its_file)
