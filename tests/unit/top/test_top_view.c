@@ -367,6 +367,22 @@ Test(top_view, without_utf8_curves_are_plain)
 
 /* ---- dead letters ---- */
 
+Test(top_view, the_longest_reason_ends_before_the_error)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+    const char *head;
+
+    busy(0, 1);
+    seen_detail.letters[0].reason = "group-closed";
+    draw(&v, 200, 50);
+    says("group-closed exit 1: no such order");
+    head = says("REASON ");
+    cr_assert_eq(strstr(head, "ERROR") - head,
+                 strstr(says("group-closed"), "exit 1") - says("group-closed"));
+    canvas_close(&drawn);
+}
+
 Test(top_view, the_letter_that_is_chosen_is_always_shown)
 {
     struct view_queue q[] = {a_queue("/orders")};

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/cli/term.h"
+#include "common/message/error_text.h"
 
 /* ---- values of the last looks ---- */
 
@@ -434,15 +435,24 @@ static void flights_draw(const struct view *v, struct canvas *c)
 static void letters_draw(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
-    /* Errors and bodies share the remaining width; on a narrow screen only
-     * errors are drawn. */
-    int wide = c->columns - 41;
-    int error = wide >= 2 * BODY_LEAST ? wide / 2 : wide, body = 42 + error;
+    int reason = 0; /* columns of the longest reason */
+    int wide, error, error_at, body;
     size_t room = 1, i = 0;
     char time[TOP_SHORT];
 
-    canvas_put(c, 0, PAINT_BOLD, "%8s %12s %6s  %-10s %s", "LETTER", "DIED",
-               "TRIES", "REASON", "ERROR");
+    for (int r = 0; r < REASON_COUNT; r++) {
+        int n = term_columns(dead_reason_text((enum dead_reason)r));
+
+        reason = n > reason ? n : reason;
+    }
+    /* Errors and bodies share the remaining width; on a narrow screen only
+     * errors are drawn. */
+    error_at = 31 + reason;
+    wide = c->columns - error_at;
+    error = wide >= 2 * BODY_LEAST ? wide / 2 : wide;
+    body = error_at + error + 1;
+    canvas_put(c, 0, PAINT_BOLD, "%8s %12s %6s  %-*s %s", "LETTER", "DIED",
+               "TRIES", reason, "REASON", "ERROR");
     canvas_put(c, body, PAINT_BOLD, "BODY");
     c->y++;
     if (d->letter_count == 0)
@@ -457,10 +467,10 @@ static void letters_draw(const struct view *v, struct canvas *c)
 
         if (v->letters && i == v->letter)
             canvas_choose(c);
-        canvas_put(c, 0, PAINT_PLAIN,
-                   "%8" PRId64 " %8s ago %6" PRIu32 "  %-10s", l->row,
-                   time_since(v, l->died_ns, time), l->attempts, l->reason);
-        canvas_cell(c, 41, error, CANVAS_LEFT, PAINT_PLAIN, l->error);
+        canvas_put(c, 0, PAINT_PLAIN, "%8" PRId64 " %8s ago %6" PRIu32 "  %s",
+                   l->row, time_since(v, l->died_ns, time), l->attempts,
+                   l->reason);
+        canvas_cell(c, error_at, error, CANVAS_LEFT, PAINT_PLAIN, l->error);
         canvas_cell(c, body, c->columns - body, CANVAS_LEFT, PAINT_PLAIN,
                     l->body);
     }
