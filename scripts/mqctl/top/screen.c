@@ -29,6 +29,7 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/cli/complain.h"
+#include "common/cli/json_line.h"
 #include "common/custody/custody.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
@@ -363,6 +364,28 @@ static void question_set(struct question *q)
     strlcpy(q->order, order, sizeof q->order);
 }
 
+/* Say what the worker did, in the words of mqctl pause and set. */
+static void order_say(struct session *s, const json_t *answer)
+{
+    const struct question *q = &s->question;
+    const json_t *one = json_array_get(json_object_get(answer, "settings"), 0);
+    bool idle = json_is_false(json_object_get(answer, "was_paused"));
+    char from[JSON_TEXT], to[JSON_TEXT];
+    const char *old = json_as_text(json_object_get(one, "old"), from);
+    const char *new = json_as_text(json_object_get(one, "new"), to);
+
+    if (old && new)
+        snprintf(s->note, sizeof s->note, "%s: max-concurrency %s -> %s",
+                 q->queue, old, new);
+    else
+        snprintf(s->note, sizeof s->note, "%s: %s", q->queue,
+                 q->key->does == KEY_DRAINS  ? "draining"
+                 : q->key->does == KEY_STOPS ? "stopping"
+                 : idle                      ? "was not paused"
+                 : q->resume                 ? "resumed"
+                                             : "paused");
+}
+
 /* Take a key as the answer: y carries out the order, + and - change the number
  * in a question about concurrency, and any other key cancels. */
 static enum session_next question_key(struct session *s, int key)
@@ -388,7 +411,7 @@ static enum session_next question_key(struct session *s, int key)
         else if (ask_status(answer, &error) != 0)
             strlcpy(s->note, error, sizeof s->note);
         else
-            snprintf(s->note, sizeof s->note, "%s: %s", q->queue, q->order);
+            order_say(s, answer);
         json_decref(answer);
         free(out);
         q->key = NULL;
@@ -594,8 +617,13 @@ static int keys_until(struct session *s, uint64_t end_ns, bool *on)
         *on = next != SESSION_ENDS;
         if (!*on)
             return 0;
-        if ((next == SESSION_LOOKS && top_look(s->top, false) < 0) ||
-            screen_draw(s) < 0)
+        if (next == SESSION_LOOKS && top_look(s->top, false) < 0)
+            return -ENOMEM;
+        /* Drop keys typed during a change, which may have taken seconds: the
+         * user had not seen its result. */
+        if (next == SESSION_LOOKS)
+            flushinp();
+        if (screen_draw(s) < 0)
             return -ENOMEM;
     }
     return 0;

@@ -203,13 +203,15 @@ static void drive(unsigned short rows, unsigned short columns)
     terminal_key(&t, "n");
     harness_until(shows(&t, "nothing was changed"), SOON_MS);
     cr_assert(ctl_is(q, "state", "running"));
-    terminal_key(&t, "py");
+    terminal_key(&t, "pyDy"); /* D is typed before the change is seen */
     harness_until(ctl_is(q, "state", "paused"), SOON_MS);
-    harness_until(shows(&t, "paused"), SOON_MS); /* so p means resume */
+    harness_until(shows(&t, ": paused"), SOON_MS); /* so p means resume */
     terminal_key(&t, "py");
+    harness_until(shows(&t, ": resumed"), SOON_MS);
     harness_until(ctl_is(q, "state", "running"), SOON_MS);
     terminal_key(&t, "+++-y");
-    harness_until(ctl_number(q, "max_concurrency") == 4, SOON_MS);
+    harness_until(shows(&t, "-concurrency 2 -> 4"), SOON_MS);
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 4);
     terminal_key(&t, "?");
     harness_until(shows(&t, "asks first"), SOON_MS);
     terminal_key(&t, " >");
@@ -218,6 +220,7 @@ static void drive(unsigned short rows, unsigned short columns)
     harness_until(shows(&t, "exhausted"), SOON_MS);
     terminal_key(&t, "Dy");
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    harness_until(shows(&t, ": draining"), SOON_MS);
     terminal_key(&t, "q");
     harness_until((shows(&t, "\033[?1049l"), waitpid(t.pid, &status, WNOHANG)),
                   SOON_MS);
@@ -300,7 +303,7 @@ Test(mqctl_top, a_key_adds_no_point_to_the_curves)
     for (int i = 0; i < 3; i++)
         harness_send_text(q, "x");
     terminal_key(&t, "+y");
-    harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
+    harness_until(shows(&t, "-concurrency 1 -> 2"), SOON_MS);
     terminal_key(&t, "?"); /* makes top draw the whole screen */
     harness_until(shows(&t, "asks first"), SOON_MS);
     terminal_key(&t, " ");
