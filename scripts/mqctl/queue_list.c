@@ -234,8 +234,10 @@ int orphans_find(struct orphans *out, const struct queue_list *queues,
         if (queue_open(&q, queues->at[i], 0, NULL, NULL, &p) < 0)
             continue;
         if (fstat(queue_fd(q), &st) == 0) {
-            used = (uint64_t)st.st_ctim.tv_sec * NS_PER_S +
-                   (uint64_t)st.st_ctim.tv_nsec;
+            /* A send or a receive sets the mtime. The ctime is also set by
+             * whoever only reads the sizes, like mqctl queues. */
+            used = (uint64_t)st.st_mtim.tv_sec * NS_PER_S +
+                   (uint64_t)st.st_mtim.tv_nsec;
             out->at[out->count++] = (struct orphan){
                 .queue = queues->at[i],
                 .owner = st.st_uid,

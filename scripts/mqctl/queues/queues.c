@@ -300,6 +300,13 @@ static int removal_json(const struct snapshot *v, bool removed, long lost)
     return json_print_line(line, stdout) < 0 ? complain_memory() : 0;
 }
 
+/* Print how many messages are lost with the queue, if any are. */
+static void lost_print(long lost)
+{
+    if (lost > 0)
+        printf(" with %ld message%s in it", lost, lost == 1 ? "" : "s");
+}
+
 /* Remove the runtime folder of a removed queue, unless the folder has
  * unfinished messages. Then print that the queue was removed, which state of it
  * is saved, where, and how to delete it. */
@@ -337,8 +344,7 @@ static void removed_print(const struct options *o, struct snapshot *v,
     if (o->json || o->quiet)
         return;
     printf("%s: removed", v->queue);
-    if (lost > 0)
-        printf(" with %ld message%s in it", lost, lost == 1 ? "" : "s");
+    lost_print(lost);
     if (v->has_folder) {
         kept_count(&k, v);
         if (memory[0]) /* it already has these two numbers */
@@ -384,9 +390,11 @@ static int remove_one(const struct options *o, const char *name,
             status = no_queue_complain(&v);
         else if (o->json)
             status = removal_json(&v, false, v.depth);
-        else if (!o->quiet)
-            printf("%s: would be removed%s%s\n", v.queue, orphan ? ": " : "",
-                   orphan ? orphan : "");
+        else if (!o->quiet) {
+            printf("%s: would be removed", v.queue);
+            lost_print(v.depth);
+            printf("%s%s\n", orphan ? ": " : "", orphan ? orphan : "");
+        }
     } else if (!status) {
         /* A program that has the queue open may send until it is unlinked. */
         (void)queue_open(&q, v.queue, 0, NULL, NULL, NULL);

@@ -696,7 +696,10 @@ Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
         "mqworker $s /held -- true 2>held.log & w=$!\n"
         "until grep -q event=started held.log; do sleep 0.01; done\n"
         "mqctl doctor $s >doctor || true\n"
+        "mkdir mq; mount -t mqueue none mq; touch -m -d '3 hours ago' mq/empty "
+        "mq/full; umount mq\n"
         "mqctl remove $s --orphans --match '/[efhk]*' -n >dry 2>&1 || true\n"
+        "mqctl remove $s --force -n /full >>dry\n"
         "mqctl remove $s --orphans --match '[efhk]*' >done 2>&1 || echo $?\n"
         "mqctl queues | sed 's/ .*//' | tr '\\n' ' '; echo\n"
         "mqctl remove $s --orphans --force >/dev/null\n"
@@ -726,8 +729,13 @@ Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
     cr_assert_null(strstr(text, "warn  orphans"), "%s", text);
     cr_assert_null(strstr(text, "has /held open"), "%s", text);
     text = harness_read("dry", NULL);
-    cr_assert_not_null(strstr(text, "/empty: would be removed: owner"), "%s",
-                       text);
+    cr_assert_not_null(strstr(text, "/empty: would be removed: owner root, "),
+                       "%s", text);
+    /* It has been looked at since, but not used. */
+    cr_assert_not_null(strstr(text, "0 messages, unused for 3h\n"), "%s", text);
+    cr_assert_not_null(
+        strstr(text, "/full: would be removed with 1 message in it\n"), "%s",
+        text);
     text = harness_read("done", NULL);
     cr_assert_not_null(strstr(text, "/empty: removed"), "%s", text);
     cr_assert_not_null(strstr(text, "/full holds 1 message,"), "%s", text);
