@@ -224,6 +224,10 @@ static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
 
         if (word_nearer(word, strlen(word), name, &far))
             guess = name;
+        if (word_among(t->verbs[v].like, word)) {
+            guess = name;
+            far = 0; /* no name is nearer */
+        }
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s",
                                  v == 0                  ? ""
                                  : v + 1 < t->verb_count ? ", "
@@ -289,7 +293,7 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     if (asked >= 0)
         return asked;
     word = verb_first(t, argc, argv);
-    if (strcmp(word, "help") == 0 && argc > 2) {
+    if (word_among("--help|-h|help", word) && argc > 2 && argv[2][0] != '-') {
         line->help = true;
         word = argv[2];
     }

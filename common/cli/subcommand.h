@@ -26,6 +26,8 @@ struct subcommand_row {
     const char *under;                   /* heading in --help; NULL: "Verbs" */
     int least, most;    /* operands; SUBCOMMAND_ANY: no upper bound */
     const char *also;   /* unlisted aliases: "ls|show" */
+    const char *like;   /* names that other programs give it; an error then
+                           names this verb: "delete|rm" */
     bool settings;      /* operands after the first are NAME=VALUE, checked by
                           the worker */
     const char *last;   /* words allowed as the last operand: "close|open" */
