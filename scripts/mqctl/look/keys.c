@@ -27,14 +27,21 @@ static const struct term_column columns[] = {
     {"UNTIL", TERM_LEFT, TERM_WHOLE},
 };
 
-/* Print one key as JSON, or add it to the table `arg`. */
+struct key_list {
+    struct term_table *table; /* NULL: print JSON */
+    size_t count;
+};
+
+/* Print one key as JSON, or add it to the table of the list `arg`. */
 static int key_show(const struct store_key *key, void *arg)
 {
     char id[ULID_TEXT], since[TIME_TEXT], until[TIME_TEXT];
+    struct key_list *list = arg;
     json_t *o;
 
+    list->count++;
     ulid_print(key->id, id);
-    if (!arg) {
+    if (!list->table) {
         o = json_object();
         if (json_put_bytes(o, "key", key->text, key->size) == 0 &&
             json_object_update_new(
@@ -45,10 +52,10 @@ static int key_show(const struct store_key *key, void *arg)
         json_decref(o);
         return -ENOMEM;
     }
-    term_cellf(arg, "%.*s", (int)key->size, key->text);
-    term_cellf(arg, "%s", id);
-    term_cellf(arg, "%s", term_time(key->received_ns, since));
-    term_cellf(arg, "%s", term_time(key->until_ns, until));
+    term_cellf(list->table, "%.*s", (int)key->size, key->text);
+    term_cellf(list->table, "%s", id);
+    term_cellf(list->table, "%s", term_time(key->received_ns, since));
+    term_cellf(list->table, "%s", term_time(key->until_ns, until));
     return 0;
 }
 
@@ -57,7 +64,7 @@ int keys_run(const struct options *o)
     char queue[QUEUE_NAME_MAX], path[PATH_MAX];
     static struct statedir dir;
     const char *key = o->free_key;
-    struct term_table *table = NULL;
+    struct key_list list = {0};
     struct problem p = {0};
     struct store *s = NULL;
     int status = 0, err;
@@ -69,13 +76,16 @@ int keys_run(const struct options *o)
         return complain_of(&p);
     if (!key) {
         if (!o->json)
-            table = term_table_open(columns, sizeof columns / sizeof *columns);
-        err = o->json || table
-                  ? store_keys_each(s, clock_wall_ns(), key_show, table)
+            list.table =
+                term_table_open(columns, sizeof columns / sizeof *columns);
+        err = o->json || list.table
+                  ? store_keys_each(s, clock_wall_ns(), key_show, &list)
                   : -ENOMEM;
-        if (!err && table)
-            err = term_table_print(table, stdout);
-        term_table_close(&table);
+        if (!err && list.table && list.count)
+            err = term_table_print(list.table, stdout);
+        else if (!err && list.table)
+            complain(0, "%s has no unique key", queue);
+        term_table_close(&list.table);
         if (err == -ENOMEM)
             status = complain_memory();
         else if (err)

@@ -387,6 +387,9 @@ Test(unique, keys_are_listed_and_freed_with_and_without_a_worker)
     struct harness_result r;
     char id[32];
 
+    r = ctl("keys", q);
+    cr_assert(r.status == 0 && !*r.out, "%d: %s%s", r.status, r.out, r.err);
+    has(r.err, " has no unique key\n");
     snprintf(id, sizeof id, "%.26s", push(q, "--unique", "a key,1h"));
     push(q, "--unique", "other");
     harness_until_lines("runs", 2, SOON_MS);
