@@ -273,13 +273,32 @@ static void gone_print(struct order *x, const char *name)
         complain(0, "%s: no such waiting or running message", name);
 }
 
+/* Print that a row is a dead letter, and what to do with it. Returns false if
+ * it is none. */
+static bool dead_print(struct order *x, int64_t row)
+{
+    struct store_row m;
+
+    if (row <= 0 || !x->m.store ||
+        store_get(x->m.store, row, &m, NULL, 0, NULL) < 0 ||
+        m.state != STORE_DEAD)
+        return false;
+    x->sums.named_gone++;
+    if (!x->o->json)
+        complain(0, "%" PRId64 ": a dead letter; use mqdlq %s %s %" PRId64, row,
+                 x->cancel ? "discard" : "replay", SHELL_QUEUE(x->m.queue),
+                 row);
+    return true;
+}
+
 /* Count the result of a row, and print a line if a named message is gone. */
 static void row_result(struct order *x, int64_t row, enum steered is)
 {
     char name[32];
 
     x->sums.result[is]++;
-    if (is != STEERED_GONE || x->o->line.operand_count == 1)
+    if (is != STEERED_GONE || x->o->line.operand_count == 1 ||
+        dead_print(x, row))
         return;
     snprintf(name, sizeof name, "%s%" PRId64, row < 0 ? SPOOLED : "",
              row < 0 ? -row : row);

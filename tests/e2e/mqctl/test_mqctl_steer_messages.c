@@ -347,3 +347,27 @@ Test(mqctl_steer_messages, what_is_wrong_is_told)
         cr_assert_not_null(strstr(r.out, ": 0 of 1 message "), "%s", r.out);
     }
 }
+
+Test(mqctl_steer_messages, a_dead_letter_is_left_to_mqdlq)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "1", "--", "false");
+    char text[128];
+
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    for (int i = 0; i < 3; i++) {
+        struct harness_result r = i == 0   ? ctl("cancel", q, "1")
+                                  : i == 1 ? ctl("cancel", "-n", q, "1")
+                                           : ctl("run-now", q, "1");
+
+        cr_assert_eq(r.status, 66, "%d: %s", r.status, r.err);
+        snprintf(text, sizeof text,
+                 "mqctl: 1: a dead letter; use mqdlq %s %s 1\n",
+                 i < 2 ? "discard" : "replay", q);
+        cr_assert_str_eq(r.err, text);
+        if (i == 1)
+            cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    }
+}
