@@ -27,7 +27,9 @@ static const struct option_row *live_row(const char *name, struct problem *p)
 {
     static const char *const fixed[] = {"mode", "queue-depth", "message-size"};
     const struct option_row *row = settings_row(name);
+    const char *guess = NULL;
     char all[SETTING_TEXT] = "";
+    size_t far = SIZE_MAX;
 
     if (row && row->live)
         return row;
@@ -51,9 +53,17 @@ static const struct option_row *live_row(const char *name, struct problem *p)
         if (settings_table.rows[i].live) {
             strlcat(all, *all ? ", " : "", sizeof all);
             strlcat(all, settings_table.rows[i].name, sizeof all);
+            if (word_nearer(name, strlen(name), settings_table.rows[i].name,
+                            &far))
+                guess = settings_table.rows[i].name;
         }
-    problem_set(p, EX_USAGE, EINVAL, "%.64s: there is no such setting; give %s",
-                name, all);
+    if (guess)
+        problem_set(p, EX_USAGE, EINVAL,
+                    "%.64s: there is no such setting; did you mean %s?", name,
+                    guess);
+    else
+        problem_set(p, EX_USAGE, EINVAL,
+                    "%.64s: there is no such setting; give %s", name, all);
     return NULL;
 }
 

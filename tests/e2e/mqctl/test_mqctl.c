@@ -798,6 +798,10 @@ Test(mqctl, set_names_all_that_the_worker_can_change)
                  "%s%.*s", *listed ? ", " : "", (int)strcspn(at, "="), at);
     cr_assert(strstr(r.err, "there is no such setting; give "), "%s", r.err);
     cr_assert(strstr(r.err, listed), "%s: %s", r.err, listed);
+    r = ctl("set", q, "max_concurrency=3");
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert(strstr(r.err, "setting; did you mean max-concurrency?\n"), "%s",
+              r.err);
     r = ctl("set", q, "timeout", "5s");
     cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert(strstr(r.err, "timeout: no value is given; give timeout=VALUE"),
