@@ -128,9 +128,12 @@ Test(docs, ten_lines_of_the_readme_work_as_typed)
     cr_assert_eq(mkdir(harness_path("build"), 0700), 0);
     cr_assert_eq(symlink(bin, harness_path("build/bin")), 0);
     free(bin);
+    cr_assert_eq(mkdir(harness_path("scripts"), 0700), 0);
+    cr_assert_eq(symlink("/bin/true", harness_path("scripts/deps")), 0);
     cr_assert_eq(session(queue), 10);
     sh("TMPDIR=$PWD sh session", "");
     const char *seen = harness_read("seen", NULL);
+    cr_assert_null(strstr(seen, "not found"), "%s", seen);
     cr_assert(strstr(seen, "good morning\n"), "%s", seen);
     cr_assert(strstr(seen, "exhausted"), "%s", seen);
     cr_assert(strstr(seen, "attempts        2"), "%s", seen);
