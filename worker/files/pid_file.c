@@ -151,11 +151,12 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                            "this state directory: pid %d (%s). Stop it with "
                            "kill %d, or give this worker its own --state-dir",
                            queue, (int)owner, path, (int)owner);
-    return problem_set(p, EX_UNAVAILABLE, EEXIST,
-                       "queue %s already has a consumer: pid %d (%s); "
-                       "stop it with kill %d, or let it run more handlers at "
-                       "the same time: mqctl set %s max-concurrency=N",
-                       queue, (int)owner, path, (int)owner, SHELL_QUEUE(queue));
+    return problem_set(
+        p, EX_UNAVAILABLE, EEXIST,
+        "queue %s already has a consumer: pid %d (%s); "
+        "stop it with mqctl stop %s, or let it run more handlers "
+        "at the same time: mqctl set %s max-concurrency=N",
+        queue, (int)owner, path, SHELL_QUEUE(queue), SHELL_QUEUE(queue));
 }
 
 bool pid_file_has_folder(const struct pid_file *l)

@@ -283,8 +283,8 @@ static void held_watch(struct flow *f, const char *key, size_t size)
 
     log_warn("group_held", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size),
-             F_STR("next", "its letter keeps it waiting: mqdlq replay or "
-                           "mqdlq discard"));
+             F_STR("next", "its letter keeps it waiting: mqdlq replay, mqdlq "
+                           "discard, or mqctl group QUEUE KEY release"));
     /* For the tools that read the numbers of a killed worker. */
     counters_gauge(f->counters, COUNTERS_GROUPS_HELD, groups_held(f->groups));
     f->source->local->watch(f->source, false);

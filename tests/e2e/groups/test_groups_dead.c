@@ -115,7 +115,7 @@ Test(groups_dead, a_held_group_waits_while_others_run)
     harness_until(strstr(turns_order("b"), "1.19 "), 10000);
     const char *line = harness_wait_log(w, "event=group_held", 5000);
     cr_assert(strstr(line, "group=a"), "%s", line);
-    cr_assert(strstr(line, "mqdlq"), "%s", line);
+    cr_assert(strstr(line, "mqdlq") && strstr(line, "KEY release"), "%s", line);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_str_eq(turns_order("a"), "");
     struct turns t = turns_read();
