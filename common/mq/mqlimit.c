@@ -224,11 +224,13 @@ static int attributes_explain(const struct mqlimit *limit,
                     r->depth, r->message_size);
     else if (cost > limit->bytes && r->depth <= MQLIMIT_HARD_DEPTH &&
              r->message_size <= MQLIMIT_HARD_MESSAGE_SIZE)
+        /* The sum leaves room for all queues that the limit allows now. */
         text_append(text, sizeof text,
                     "; it also costs %" PRIu64 " bytes, over the %" PRIu64
-                    " of RLIMIT_MSGQUEUE: then try again to see how to "
-                    "raise that",
-                    cost, limit->bytes);
+                    " of RLIMIT_MSGQUEUE: raise it too: `ulimit -q %" PRIu64
+                    "`, systemd `LimitMSGQUEUE=%" PRIu64 "`",
+                    cost, limit->bytes, limit->bytes + cost,
+                    limit->bytes + cost);
     return problem_set(p, EX_OSERR, err, "queue %s: %s", r->name, text + 2);
 }
 

@@ -185,7 +185,8 @@ Test(mqlimit, each_limit_is_named_with_its_value_and_the_command)
     p = explain(EINVAL, 100, 8192, false);
     SAYS(&p, "queue depth 100", "fs.mqueue.msg_max = 10",
          "`sysctl fs.mqueue.msg_max=100`",
-         "costs 828800 bytes, over the 819200 of RLIMIT");
+         "costs 828800 bytes, over the 819200 of RLIMIT",
+         "`ulimit -q 1648000`");
     p = explain(EINVAL, 11, 9000, false);
     SAYS(&p, "fs.mqueue.msg_max=11", "message size 9000",
          "fs.mqueue.msgsize_max = 8192", "fs.mqueue.msgsize_max=9000");
