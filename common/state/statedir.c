@@ -117,12 +117,16 @@ int statedir_open_label(struct statedir *out, const char *flag,
         return problem_set(p, EX_CANTCREAT, ENOSPC, "cannot make %s: %s; %s",
                            out->folder, errno_text(ENOSPC),
                            folder_room(out->folder));
-    if (err)
+    if (err == -EACCES || err == -EPERM)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make %s: %s; you are %s: give another "
                            "--state-dir DIR",
                            out->folder, errno_text(-err),
                            folder_user(geteuid(), user));
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "cannot make %s: %s; give another --state-dir DIR",
+                           out->folder, errno_text(-err));
     err = folder_queue(out->folder, create, &folder_state, p);
     return err != -ENOENT
                ? err

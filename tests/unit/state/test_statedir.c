@@ -411,6 +411,22 @@ Test(statedir, a_folder_of_another_user_is_refused)
               "root may not look into the folder of a user");
 }
 
+Test(statedir, the_user_is_named_only_if_permission_is_missing)
+{
+    struct statedir dir;
+    struct problem p = {0};
+
+    if (geteuid() != 0)
+        skip("needs root, whom /proc refuses with ENOENT");
+    cr_assert(statedir_open(&dir, "/proc/x", "/orders", true, &p) == -ENOENT);
+    cr_assert(strstr(p.text, "give another --state-dir"), "%s", p.text);
+    cr_assert_null(strstr(p.text, "you are"), "%s", p.text);
+    cr_assert(chmod(top, 0755) == 0);
+    cr_assert(setresuid(NOBODY, NOBODY, 0) == 0);
+    refused(below("mine"), true, EACCES, "you are nobody", "--state-dir");
+    cr_assert(seteuid(0) == 0);
+}
+
 Test(statedir, who_may_not_look_is_told_as_whom_to_run)
 {
     struct statedir dir;
