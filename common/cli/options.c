@@ -331,6 +331,16 @@ static size_t word_distance(const char *a, size_t a_size, const char *b,
     return d[a_size][b_size];
 }
 
+bool word_among(const char *words, const char *word, size_t size)
+{
+    for (; words && *words; words += strcspn(words, "|")) {
+        words += *words == '|';
+        if (strcspn(words, "|") == size && memcmp(words, word, size) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
 {
     size_t limit = (size + 2) / 3 + 1, d = 0;
@@ -350,15 +360,18 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
     return true;
 }
 
-/* Guess the flag that was meant: the nearest name, such as --queue-depth for
- * --queue-dept, else a name that contains the word, such as --queue-depth for
- * --depth. */
+/* Guess the flag that was meant: one that other programs call so, else the
+ * nearest name, such as --queue-depth for --queue-dept, else a name that
+ * contains the word, such as --queue-depth for --depth. */
 static const struct option_row *row_guess(const struct option_table *table,
                                           const char *name, size_t size)
 {
     const struct option_row *best = NULL;
     size_t far = SIZE_MAX;
 
+    for (size_t i = 0; i < table->count; i++)
+        if (word_among(table->rows[i].elsewhere, name, size))
+            return &table->rows[i];
     for (size_t i = 0; i < table->count; i++)
         if (word_nearer(name, size, table->rows[i].name, &far))
             best = &table->rows[i];
@@ -462,6 +475,7 @@ static int letters_take(struct parse *run)
 {
     const char *flag = run->argv[run->at], *letter = flag + 1;
     size_t size = strcspn(flag, "=");
+    char in[200];
 
     for (; *letter; letter++) {
         const struct option_row *row = row_letter(run->table, *letter);
@@ -475,8 +489,12 @@ static int letters_take(struct parse *run)
             row = row_find(run->table, flag + 1, size - 1);
             if (row || (unsigned char)*letter >= 0x80)
                 return flag_unknown(run, flag, size, row);
-            return flag_unknown(run, one, 2,
-                                row_letter(run->table, *letter ^ 0x20));
+            row = row_letter(run->table, *letter ^ 0x20);
+            if (row || flag[2] == '\0')
+                return flag_unknown(run, one, 2, row);
+            /* Show the word that the letter is in, such as -hello. */
+            snprintf(in, sizeof in, "-%c in %.150s", *letter, flag);
+            return flag_unknown(run, in, strlen(in), NULL);
         }
         if (!bare && letter[1])
             return row_take(run, row, letter + 1);

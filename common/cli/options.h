@@ -61,6 +61,7 @@ struct option_row {
                           first row's NULL is "Options" */
     char unit;         /* OPT_NUMBER: may follow the digits, like '%' */
     char old_letter;   /* read like `letter`, and listed nowhere */
+    const char *elsewhere; /* what other programs call it: "retries|tries" */
     /* Only for options of the worker: */
     bool live;      /* a running worker can change it */
     size_t library; /* offset + 1 in struct mqw_options; 0: not there */
@@ -82,6 +83,8 @@ struct option_table {
 int options_parse(const struct option_table *table, int argc, char **argv,
                   void *into, int *operands, int *rest, struct problem *p);
 
+/* Return true if the word of `size` bytes is one of "a|b|c"; NULL has none. */
+bool word_among(const char *words, const char *word, size_t size);
 /* Return true if `name` is nearer to the mistyped `word` than any name before
  * it; `*far` begins as SIZE_MAX. A name that starts with the word is
  * nearest. */

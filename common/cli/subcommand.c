@@ -25,25 +25,12 @@ struct single {
     char name[NAME_ROOM], notes[NOTES_ROOM];
 };
 
-/* Return true if the word is in a list such as "ls|show"; NULL is empty. */
-static bool word_among(const char *words, const char *word)
-{
-    size_t size = strlen(word);
-
-    for (; words && *words; words += strcspn(words, "|")) {
-        words += *words == '|';
-        if (strcspn(words, "|") == size && memcmp(words, word, size) == 0)
-            return true;
-    }
-    return false;
-}
-
 size_t subcommand_find(const struct subcommand_table *t, const char *name)
 {
     size_t v = 0;
 
     while (v < t->verb_count && strcmp(t->verbs[v].name, name) != 0 &&
-           !word_among(t->verbs[v].also, name))
+           !word_among(t->verbs[v].also, name, strlen(name)))
         v++;
     return v;
 }
@@ -167,7 +154,7 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                            verb->name, what, t->program, verb->name,
                            verb->usage);
     word = verb->last ? line->operands[line->operand_count - 1] : "";
-    if (!verb->last || word_among(verb->last, word))
+    if (!verb->last || word_among(verb->last, word, strlen(word)))
         return t->check ? t->check(line, p) : 0;
     /* The last operand is not one of the words that the verb allows. */
     strlcpy(all, verb->last, sizeof all);
@@ -192,7 +179,7 @@ static const char *verb_first(const struct subcommand_table *t, int argc,
     char *word;
 
     while (at < argc && argv[at][0] == '-' && argv[at][1] &&
-           !word_among("--help|-h|--version", argv[at])) {
+           !word_among("--help|-h|--version", argv[at], strlen(argv[at]))) {
         const struct option_row *row = NULL;
         const char *flag = argv[at++];
 
@@ -222,11 +209,11 @@ static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
     for (size_t v = 0; v < t->verb_count; v++) {
         const char *name = t->verbs[v].name;
 
-        if (word_nearer(word, strlen(word), name, &far))
-            guess = name;
-        if (word_among(t->verbs[v].like, word)) {
+        if (word_among(t->verbs[v].elsewhere, word, strlen(word))) {
             guess = name;
             far = 0; /* no name is nearer */
+        } else if (word_nearer(word, strlen(word), name, &far)) {
+            guess = name;
         }
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s",
                                  v == 0                  ? ""
@@ -293,11 +280,12 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     if (asked >= 0)
         return asked;
     word = verb_first(t, argc, argv);
-    if (word_among("--help|-h|help", word) && argc > 2 && argv[2][0] != '-') {
+    if (word_among("--help|-h|help", word, strlen(word)) && argc > 2 &&
+        argv[2][0] != '-') {
         line->help = true;
         word = argv[2];
     }
-    if (word_among("--help|-h|help", word))
+    if (word_among("--help|-h|help", word, strlen(word)))
         return help_tell(t, t->verb_count);
     if (strcmp(word, "--version") == 0) {
         printf("%s " MQW_VERSION "\n", t->program);

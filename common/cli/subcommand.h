@@ -24,10 +24,10 @@ struct subcommand_row {
                                             program calls its own function, or
                                             the verb is not in this build */
     const char *under;                   /* heading in --help; NULL: "Verbs" */
-    int least, most;    /* operands; SUBCOMMAND_ANY: no upper bound */
-    const char *also;   /* unlisted aliases: "ls|show" */
-    const char *like;   /* names that other programs give it; an error then
-                           names this verb: "delete|rm" */
+    int least, most;       /* operands; SUBCOMMAND_ANY: no upper bound */
+    const char *also;      /* unlisted aliases: "ls|show" */
+    const char *elsewhere; /* what other programs call it: refused, with `name`
+                              as the answer */
     bool settings;      /* operands after the first are NAME=VALUE, checked by
                           the worker */
     const char *last;   /* words allowed as the last operand: "close|open" */

@@ -115,6 +115,12 @@ static int id_pick(struct selection *c, const struct context *ctx,
     if (ulid_parse(text, strlen(text), &id) == 0)
         return message_pick(c, ctx, &id, text);
     row = strtonum(text, 1, INT64_MAX, &trouble);
+    if (strcmp(text, "all") == 0)
+        return complain(EX_USAGE, "\"all\" is not an id; %s",
+                        ctx->o->line.verb == VERB_REPLAY ||
+                                ctx->o->line.verb == VERB_DISCARD
+                            ? "did you mean --all?"
+                            : "see mqdlq list");
     if (trouble || ctx->broker || text[strspn(text, "0123456789")])
         return complain(EX_USAGE,
                         "\"%s\" is not an id; give %sa message id of 26 "

@@ -62,6 +62,7 @@ static const struct option_row rows[] = {
      .help = "time limit of its handler, in whole ms"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1,
      .max = HEADER_ATTEMPTS, AT(envelope.max_attempts),
+     .elsewhere = "retries|max-retries|retry|tries",
      .help = "failed deliveries before it is dead, instead of the worker's "
              "--max-attempts"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope), SEEN(has_backoff),
@@ -224,6 +225,8 @@ static int queue_get(const struct options *o, const char *operand,
                         "%s; if %s is the queue, it comes first: mqsend QUEUE "
                         "BODY",
                         p.text, body);
+    if (err && p.status == EX_NOINPUT && strcmp(operand, "help") == 0)
+        return complain(EX_NOINPUT, "%s; for help: mqsend --help", p.text);
     if (err && p.status == EX_NOINPUT && queue_guess(NULL, name, near))
         return complain(EX_NOINPUT, "%s; or did you mean %s?", p.text, near);
     if (err)

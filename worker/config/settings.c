@@ -138,8 +138,8 @@ static bool print_any(const void *from, char *out, size_t room)
 static const struct option_row rows[] = {
     {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
      .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
-     SEEN(concurrency_given), LIVE, LIBRARY(max_concurrency),
-     .under = "Deliveries",
+     .elsewhere = "workers|jobs|parallel|threads", SEEN(concurrency_given),
+     LIVE, LIBRARY(max_concurrency), .under = "Deliveries",
      .help = "how many handlers may run at the same time"},
     {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = "1s", AT(batch_limit_ns), LIVE, LIBRARY(batch_time_limit),
@@ -152,7 +152,8 @@ static const struct option_row rows[] = {
              "are allowed in a tenth of a second, but at least 1"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
      .preset = "5", AT(max_attempts), LIVE, LIBRARY(max_attempts),
-     .under = "Failures", .help = "failed deliveries before a message is dead"},
+     .elsewhere = "retries|max-retries|retry|tries", .under = "Failures",
+     .help = "failed deliveries before a message is dead"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", .preset = "exp:1s,5m",
      AT(backoff), .call = backoff_parse, .print = print_backoff, LIVE,
      LIBRARY(backoff),
@@ -779,6 +780,11 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
         return problem_set(p, EX_USAGE, EINVAL,
                            "no queue: mqworker QUEUE -- COMMAND, like mqworker "
                            "/orders -- ./handle-order; see mqworker --help");
+    if (count == 1 && rest < 0 && strcmp(argv[0], "help") == 0 && !s->plugin &&
+        !s->forward) {
+        s->help = true;
+        return 0;
+    }
     if (count > 1 && rest >= 0)
         return problem_set(p, EX_USAGE, EINVAL,
                            "\"%s\" and \"%s\" before --: give one queue",

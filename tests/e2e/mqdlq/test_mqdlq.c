@@ -380,6 +380,25 @@ Test(mqdlq, list_without_a_queue_counts_those_of_each)
     free(b);
 }
 
+Test(mqdlq, words_of_other_programs_are_answered_with_ours)
+{
+    static const char *const cases[][2] = {{"delete", "discard?"},
+                                           {"retry", "replay?"}};
+    const char *q = three_letters();
+    struct harness_result r;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r = dlq(cases[i][0], q, "1");
+        cr_assert_eq(r.status, 64);
+        cr_assert(strstr(r.err, cases[i][1]), "%s", r.err);
+    }
+    r = dlq("replay", q, "all");
+    cr_assert_eq(r.status, 64);
+    cr_assert(strstr(r.err, "did you mean --all?"), "%s", r.err);
+    cr_assert_eq(dlq("ls", q, "--count").status, 0);
+    cr_assert_eq(atoi(dlq("list", q, "--count").out), 3);
+}
+
 Test(mqdlq, a_mistyped_queue_is_an_error_that_names_the_nearest)
 {
     char *q = strdup(three_letters()), typo[300], hint[320];

@@ -550,6 +550,9 @@ Test(mqsend, a_wrong_queue_is_refused_with_what_was_meant)
     r = harness_run("mqsend", "hello", q);
     cr_assert_eq(r.status, 66);
     cr_assert(strstr(r.err, "it comes first: mqsend QUEUE BODY"), "%s", r.err);
+    r = harness_run("mqsend", "help");
+    cr_assert_eq(r.status, 66);
+    cr_assert(strstr(r.err, "for help: mqsend --help"), "%s", r.err);
     free(q);
 }
 

@@ -46,7 +46,8 @@ static int poke_call(const char *text, void *into, struct problem *p)
 static const struct option_row rows[] = {
     {.name = "max-concurrency", .letter = 'c', .type = OPT_NUMBER,
      .value = "N", .min = 1, .max = 1024, .preset = "processors",
-     AT(concurrency), .help = "handlers at once, all kinds together"},
+     .elsewhere = "workers|jobs", AT(concurrency),
+     .help = "handlers at once, all kinds together"},
     {.name = "timeout", .letter = 't', .type = OPT_DURATION, .value = "DUR",
      .min = 1, .words = "none", .preset = "none", AT(timeout),
      .help = "handler time limit: SIGTERM to its process group"},
@@ -422,6 +423,7 @@ Test(options, unknown_flags_come_with_the_nearest)
         {"--qeue-depth", "queue-depth"},
         {"--depth=5", "queue-depth"},
         {"--concurrency", "max-concurrency"},
+        {"--jobs=4", "max-concurrency"},
         {"--h", "help"},
         {"-help", "help"},
         {"-V", "verbose"},
@@ -436,7 +438,8 @@ Test(options, unknown_flags_come_with_the_nearest)
     refuse_check("--wibble=1", "unknown flag --wibble; see prog --help");
     refuse_check("--z", "unknown flag --z; see prog --help");
     refuse_check("--=1", "unknown flag --; see prog --help");
-    refuse_check("-vx", "unknown flag -x; see prog --help");
+    refuse_check("-vx", "unknown flag -x in -vx; see prog --help");
+    refuse_check("-x", "unknown flag -x; see prog --help");
     refuse_check("-\xc3\xa9", "unknown flag -\xc3\xa9; see prog --help");
 }
 

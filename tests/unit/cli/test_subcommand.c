@@ -21,7 +21,7 @@ static const struct subcommand_row rows[] = {
     {"list", "[options] QUEUE", "List.", NULL, "Look", 1, SUBCOMMAND_ANY,
      .also = "ls|dir"},
     {"wipe", "[options] QUEUE", "Wipe.", NULL, NULL, 1, 3, .settings = true,
-     .like = "drop|erase"},
+     .elsewhere = "rm|listen"},
     {"door", "[options] QUEUE open|shut", "A door.", NULL, "Look", 2, 2,
      .last = "open|shut", .absent = "X=1; build without X=1"},
     {"tell", "[options] [QUEUE] ID|ERROR", "Tell.", NULL, "Look", 1, 2},
@@ -207,9 +207,10 @@ Test(verbs, that_are_slips_are_guessed)
     cr_assert_str_eq(said, "tool: \"lst\" is not a verb; did you mean list?\n");
     cr_assert_eq(BEGINS("wip"), EX_USAGE);
     cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
-    cr_assert_eq(BEGINS("-j", "erase", "/q"), EX_USAGE);
-    cr_assert_str_eq(said,
-                     "tool: \"erase\" is not a verb; did you mean wipe?\n");
+    cr_assert_eq(BEGINS("rm", "/q"), EX_USAGE);
+    cr_assert_str_eq(said, "tool: \"rm\" is not a verb; did you mean wipe?\n");
+    cr_assert_eq(BEGINS("listen"), EX_USAGE, "list is near, and not meant");
+    cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
     cr_assert_eq(BEGINS("/q", "wipe"), EX_USAGE);
     cr_assert_str_eq(
         said, "tool: \"/q\" is not a verb; did you mean tool wipe /q?\n");

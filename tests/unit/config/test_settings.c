@@ -97,6 +97,12 @@ Test(settings, operands_that_are_missing_are_named)
     refused("mqworker /q /r -- cmd", "give one queue");
     refused("mqworker --exit-when-idle 30s /q -- cmd",
             "like --exit-when-idle=30s");
+    refused("mqworker --spool 100 /q -- cmd", "like --spool=100");
+    refused("mqworker /q --exit-when-idle 5s -- cmd",
+            "like --exit-when-idle=5s");
+    cr_assert_eq(parse("mqworker --spool /q -- cmd"), 0, "%s", p.text);
+    cr_assert_eq(parse("mqworker help"), 0, "%s", p.text);
+    cr_assert(s.help);
 }
 
 Test(settings, a_unit_without_a_command_names_its_file)
