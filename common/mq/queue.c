@@ -356,16 +356,17 @@ int queue_unlink(const char *name)
     return mq_unlink(label) == 0 ? 0 : -errno;
 }
 
-int queue_probe(uint64_t depth, uint64_t message_size)
+int queue_probe(uint64_t depth, uint64_t message_size, char left[QUEUE_PROBE])
 {
     struct mq_attr attr = {
         .mq_maxmsg = attr_clamp(depth, MQLIMIT_HARD_DEPTH),
         .mq_msgsize = attr_clamp(message_size, MQLIMIT_HARD_MESSAGE_SIZE)};
-    char name[48];
     sigset_t all, old;
+    char name[QUEUE_PROBE];
     uint64_t random;
     int fd;
 
+    left[0] = '\0';
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return -EAGAIN;
     snprintf(name, sizeof name, "/mqworker-probe-%016" PRIx64, random);
@@ -373,8 +374,8 @@ int queue_probe(uint64_t depth, uint64_t message_size)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     fd = fd_open(name, O_CREAT | O_EXCL | O_RDONLY, 0, &attr);
-    if (fd >= 0)
-        mq_unlink(name);
+    if (fd >= 0 && mq_unlink(name) < 0 && errno != ENOENT)
+        memcpy(left, name, sizeof name);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (fd < 0)
         return fd;
@@ -382,21 +383,23 @@ int queue_probe(uint64_t depth, uint64_t message_size)
     return 0;
 }
 
-uint64_t queue_charged(void)
+uint64_t queue_charged(char left[QUEUE_PROBE])
 {
     const uint64_t cost = mqlimit_cost(1, 1);
     uint64_t low = 0, high; /* limits: all below `low` fail, `high` works */
     struct rlimit before, r;
     int err = 0;
 
+    left[0] = '\0';
     if (getrlimit(RLIMIT_MSGQUEUE, &before) < 0)
         return UINT64_MAX;
     r = before;
     high = before.rlim_max;
-    for (uint64_t try = high; !err && low < high;
+    for (uint64_t try = high; !err && !left[0] && low < high;
          try = low + (high - low) / 2) {
         r.rlim_cur = (rlim_t)try;
-        err = setrlimit(RLIMIT_MSGQUEUE, &r) < 0 ? -errno : queue_probe(1, 1);
+        err = setrlimit(RLIMIT_MSGQUEUE, &r) < 0 ? -errno
+                                                 : queue_probe(1, 1, left);
         if (!err)
             high = try;
         else if (err == -EMFILE && try < before.rlim_max) {
@@ -405,7 +408,7 @@ uint64_t queue_charged(void)
         }
     }
     (void)setrlimit(RLIMIT_MSGQUEUE, &before);
-    return err || high < cost ? UINT64_MAX : high - cost;
+    return err || left[0] || high < cost ? UINT64_MAX : high - cost;
 }
 
 int queue_file_sizes(const char *path, struct queue_attr *out)

@@ -57,15 +57,18 @@ void queue_close(struct queue **queue); /* NULL-safe; sets NULL */
 int queue_unlink(const char *name);
 
 /* Test whether a new queue of that size is allowed now: create one that no
- * other process can open, and remove it immediately. Returns 0 or -errno. The
- * kernel also counts queues that are not visible from here: queues of other IPC
+ * other process can open, and remove it immediately. Returns 0 or -errno of its
+ * creation; `left` gets its name if it could not be removed, else "". The kernel
+ * also counts queues that are not visible from here: queues of other IPC
  * namespaces, and removed queues that a process still has open. */
-int queue_probe(uint64_t depth, uint64_t message_size);
+#define QUEUE_PROBE 48
+int queue_probe(uint64_t depth, uint64_t message_size, char left[QUEUE_PROBE]);
 /* Find by trial how many bytes of queues the kernel charges this user: search
  * for the lowest RLIMIT_MSGQUEUE that allows a queue of one byte. Changes the
  * soft limit of the process meanwhile, so no other thread may create queues.
- * UINT64_MAX: more than the hard limit allows, or no queue can be created. */
-uint64_t queue_charged(void);
+ * UINT64_MAX: more than the hard limit allows, or no queue can be created, or
+ * one could not be removed (`left` as in queue_probe). */
+uint64_t queue_charged(char left[QUEUE_PROBE]);
 /* Read the sizes of a queue through its file, such as /proc/PID/fd/3. Returns 0
  * or -errno. */
 int queue_file_sizes(const char *path, struct queue_attr *out);

@@ -81,8 +81,8 @@ struct options {
     uint64_t interval_ns, rounds; /* of top; rounds 0: without end */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
-    bool look_only;          /* doctor: only read; create no queue to test the
-                              * limits */
+    bool look_only;          /* doctor, explain: only read; create no queue to
+                              * test the limits */
     const char *runtime_dir; /* of move; NULL: the worker's default */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */

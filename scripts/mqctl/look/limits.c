@@ -69,8 +69,9 @@ struct payer {
 
 /* What happened when one more queue was created as a payer. */
 struct trial {
-    int err;          /* 0 or -errno of mq_open; UNTRIED */
-    uint64_t charged; /* bytes, for all queues; UINT64_MAX: not known */
+    int err;                /* 0 or -errno of mq_open; UNTRIED */
+    uint64_t charged;       /* bytes, for all queues; UINT64_MAX: not known */
+    char left[QUEUE_PROBE]; /* the queue, if it could not be removed */
 };
 
 /* The limits, queues and users that the checks compare. */
@@ -88,8 +89,9 @@ struct machine {
     /* Numbers of queues of this IPC namespace, of all payers: existing queues,
      * and removed queues that are still open. */
     uint64_t exist, removed;
-    pid_t removed_pid;  /* has a removed queue open */
-    struct trial trial; /* of this process */
+    pid_t removed_pid;      /* has a removed queue open */
+    struct trial trial;     /* of this process */
+    char left[QUEUE_PROBE]; /* the queue of a trial; no other trial follows */
     /* The explained error, and the call that returned it; NULL for doctor. */
     const char *error, *call;
 };
@@ -290,7 +292,7 @@ static void shares_read(struct machine *m, const struct fds *fds)
 
 /* Create and remove a queue in a child process, with the user and the limit of
  * the payer. */
-static void payer_try(const struct machine *m, const struct payer *payer,
+static void payer_try(struct machine *m, const struct payer *payer,
                       struct trial *out)
 {
     struct rlimit r = {.rlim_cur = 0};
@@ -298,7 +300,8 @@ static void payer_try(const struct machine *m, const struct payer *payer,
     pid_t child;
 
     *out = (struct trial){.err = UNTRIED, .charged = UINT64_MAX};
-    if (m->o->look_only || (payer->uid != getuid() && geteuid() != 0))
+    if (m->o->look_only || m->left[0] ||
+        (payer->uid != getuid() && geteuid() != 0))
         return;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -315,13 +318,15 @@ static void payer_try(const struct machine *m, const struct payer *payer,
         if (setrlimit(RLIMIT_MSGQUEUE, &r) == 0 &&
             (payer->uid == getuid() ||
              setresuid(payer->uid, payer->uid, payer->uid) == 0)) {
-            shared->err = queue_probe(m->depth, m->size);
-            shared->charged = queue_charged();
+            shared->err = queue_probe(m->depth, m->size, shared->left);
+            if (!shared->left[0])
+                shared->charged = queue_charged(shared->left);
         }
         _exit(0);
     }
     if (child > 0 && waitpid(child, NULL, 0) == child)
         *out = *shared;
+    memcpy(m->left, out->left, sizeof m->left);
     munmap(shared, sizeof *shared);
 }
 
@@ -414,7 +419,7 @@ static void bytes_check(const struct machine *m, const struct payer *payer,
     else if (t->err)
         SAY(r, "fails with %s", errno_text(-t->err));
     else
-        SAY(r, "fits: one was created and removed");
+        SAY(r, "fits: one was created%s", t->left[0] ? "" : " and removed");
     if (t->err && t->err != UNTRIED && t->err != -EMFILE) {
         r->level = NOTE;
         if (name)
@@ -499,6 +504,17 @@ static void limit_print(struct findings *f, const struct result *r,
     FOUND(f, r->level, check, r->fix[0] ? r->fix : NULL, "%s", r->text);
 }
 
+/* Report a queue that a trial created and could not remove. */
+static void left_print(struct findings *f, const struct machine *m)
+{
+    if (m->left[0])
+        FOUND(f, BAD, "limits", fix(f, "mqctl remove --force %s", m->left),
+              "the queue %s, created here as a test, could not be removed, and "
+              "no further one was created. A seccomp filter or a security "
+              "module may deny mq_unlink to this process",
+              m->left);
+}
+
 void limits_check(struct findings *f, const struct options *o,
                   const struct queue_list *queues)
 {
@@ -518,6 +534,7 @@ void limits_check(struct findings *f, const struct options *o,
         bytes_check(&m, &m.payers[i], i > 0 ? &t : &m.trial, &r);
         limit_print(f, &r, "limits");
     }
+    left_print(f, &m);
     r = (struct result){.level = FINE};
     queues_check(&m, &r);
     limit_print(f, &r, "limits");
@@ -818,6 +835,20 @@ const char *error_names(char buf[ERROR_NAMES])
     return buf;
 }
 
+/* Find the first cause of an error. NULL: no such error. */
+static const struct cause *cause_find(const char *error)
+{
+    for (const struct cause *c = causes; c < causes + CAUSES; c++)
+        if (strcasecmp(c->name, error) == 0)
+            return c;
+    return NULL;
+}
+
+bool error_is_known(const char *text)
+{
+    return cause_find(text) != NULL;
+}
+
 int error_explain(const struct options *o)
 {
     int n = o->line.operand_count;
@@ -825,13 +856,11 @@ int error_explain(const struct options *o)
     struct findings f = {.json = o->json};
     struct queue_list queues = {0};
     struct fds fds = {.count = 0};
-    const struct cause *c = causes, *end = causes + CAUSES;
+    const struct cause *c = cause_find(error), *end = causes + CAUSES;
     struct machine m;
     struct result r, all;
 
-    while (c < end && strcasecmp(c->name, error) != 0)
-        c++;
-    if (c == end)
+    if (!c)
         return -1;
     if (queue_list_of_queues(&queues, o->state_dir) < 0 || fds_read(&fds) < 0) {
         queue_list_free(&queues);
@@ -861,6 +890,7 @@ int error_explain(const struct options *o)
         }
         limit_print(&f, &all, c->call);
     }
+    left_print(&f, &m);
     queue_close(&m.queue);
     fds_free(&fds);
     queue_list_free(&queues);

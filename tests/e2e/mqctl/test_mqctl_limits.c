@@ -651,6 +651,38 @@ Test(mqctl_limits, a_filter_that_denies_mq_open_is_named_by_every_program)
     }
 }
 
+/* One queue is left and named, not one for each limit that was tried. */
+Test(mqctl_limits, a_filter_that_denies_mq_unlink_leaves_one_queue_that_is_told)
+{
+    const char *denied = harness_handler("denied"), *at;
+    struct harness_result r;
+    char rule[32], left[64];
+
+    namespace_enter();
+    snprintf(rule, sizeof rule, "mq_unlink=%d", EPERM);
+    for (size_t i = 0; i < 2; i++) {
+        r = i ? harness_run(denied, rule, harness_bin("mqctl"), "explain",
+                            "EACCES")
+              : harness_run(denied, rule, harness_bin("mqctl"), "doctor",
+                            "--state-dir", harness_state_dir());
+        if (r.status == 77)
+            cr_skip_test("no filter of system calls here: %s", r.err);
+        cr_assert_null(strstr(r.out, "created and removed"), "%s", r.out);
+        says(r.out, "bad   limits: the queue /mqworker-probe-");
+        at = strstr(r.out, "-> mqctl remove --force /mqworker-probe-");
+        cr_assert_not_null(at, "%s", r.out);
+        at = strchr(at, '/');
+        snprintf(left, sizeof left, "%.*s", (int)strcspn(at, "\n"), at);
+        r = ctl("queues", NULL);
+        at = strstr(r.out, "/mqworker-probe-");
+        cr_assert(at && strncmp(at, left, strlen(left)) == 0 &&
+                      !strstr(at + 1, "/mqworker-probe-"),
+                  "%s and %s", left, r.out);
+        r = ctl("remove", "--force", left);
+        cr_assert_eq(r.status, 0, "%s", r.err);
+    }
+}
+
 /* Without CONFIG_POSIX_MQUEUE, /proc/filesystems has no mqueue. */
 Test(mqctl_limits, a_kernel_without_message_queues_is_named)
 {

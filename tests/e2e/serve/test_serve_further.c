@@ -124,6 +124,15 @@ static json_t *orphans(const struct web *w)
     return found;
 }
 
+/* Enter namespaces whose queues are in /dev/mqueue. */
+static void own_queues(void)
+{
+    if (geteuid() != 0 || unshare(CLONE_NEWIPC | CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        cr_skip_test("no permission for a name space");
+    (void)mount("none", "/dev/mqueue", "mqueue", 0, NULL);
+}
+
 /* The fix saves a beginner's messages before it speaks of deleting them. The id
  * of the finding stays the same when the numbers in it change. */
 Test(serve_further, a_queue_that_nothing_has_open_is_one_finding_that_saves_it)
@@ -134,10 +143,7 @@ Test(serve_further, a_queue_that_nothing_has_open_is_one_finding_that_saves_it)
     json_t *id, *one;
     mqd_t q;
 
-    if (geteuid() != 0 || unshare(CLONE_NEWIPC | CLONE_NEWNS) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        cr_skip_test("no permission for a name space");
-    (void)mount("none", "/dev/mqueue", "mqueue", 0, NULL);
+    own_queues();
     q = mq_open("/own", O_CREAT | O_RDWR, 0600, &attr);
     cr_assert_geq(q, 0);
     cr_assert_eq(mq_send(q, "x", 1, 0), 0);
@@ -168,4 +174,38 @@ Test(serve_further, a_queue_that_nothing_has_open_is_one_finding_that_saves_it)
     json_decref(one);
     web_stop(&w);
     mq_unlink("/own");
+}
+
+/* A server may create queues, but may remove none. */
+Test(serve_further, no_look_leaves_a_queue_behind)
+{
+    static const char *const errors[] = {
+        "EMFILE",       "ENFILE", "EINVAL", "ENOSPC",    "EMSGSIZE", "EACCES",
+        "EPERM",        "ENOSYS", "ENOENT", "EEXIST",    "enomem",   "EAGAIN",
+        "ENAMETOOLONG", "EINTR",  "EBADF",  "ETIMEDOUT", "EBUSY"};
+    struct harness_process *worker;
+    struct web w;
+    struct harness_result r;
+    const char *q;
+    char path[128];
+
+    own_queues();
+    q = dead_letters(1, &worker);
+    w = web_start(NULL);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        struct web_answer *a;
+
+        snprintf(path, sizeof path, "/api/v1/explain?id=%s", errors[i]);
+        a = web_ask(&w, "GET", path, "", "");
+        cr_expect(a->status == 400 && strstr(a->text, "run mqctl explain "),
+                  "%s: %s", path, a->text);
+    }
+    cr_assert(strstr(web_get(&w, "/api/v1/doctor"), "by these sums"));
+    (void)web_get(&w, "/api/v1/doctor?queue=%s", q + 1);
+    (void)web_get(&w, "/api/v1/findings");
+    r = ctl("queues", "--json");
+    cr_assert(strstr(r.out, q) && !strstr(r.out, "/mqworker-probe-"), "%s",
+              r.out);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

@@ -34,6 +34,7 @@ static const struct denied *denied_find(const char *name, size_t size)
         {"pidfd_open", SYS_pidfd_open, SYS_pidfd_open},
         {"memfd_create", SYS_memfd_create, SYS_memfd_create},
         {"mq_open", SYS_mq_open, SYS_mq_open},
+        {"mq_unlink", SYS_mq_unlink, SYS_mq_unlink},
         {"LINUX_4_18", SYS_pidfd_send_signal, LAST},
         {"LINUX_5_4", SYS_close_range, LAST},
     };

@@ -113,6 +113,7 @@ Test(mqlimit, mode_bits_are_read_as_by_the_kernel)
 
 Test(mqlimit, the_charge_of_a_user_is_exact_to_the_byte)
 {
+    char left[QUEUE_PROBE];
     const struct queue_attr attr = {.depth = 3, .message_size = 33};
     struct rlimit before, after;
     struct queue *q;
@@ -122,18 +123,18 @@ Test(mqlimit, the_charge_of_a_user_is_exact_to_the_byte)
     if (geteuid() != 0 || setresuid(61235, 61235, 61235) != 0)
         cr_skip("needs a user without other queues");
     cr_assert(getrlimit(RLIMIT_MSGQUEUE, &before) == 0);
-    cr_assert(queue_charged() == 0);
+    cr_assert(queue_charged(left) == 0);
     cr_assert(
         queue_open(&q, own, QUEUE_SEND | QUEUE_CREATE, &attr, NULL, NULL) == 0);
     queue_unlink(own);
-    cr_assert(queue_charged() == mqlimit_cost(3, 33));
+    cr_assert(queue_charged(left) == mqlimit_cost(3, 33));
     queue_close(&q);
-    cr_assert(queue_charged() == 0);
+    cr_assert(queue_charged(left) == 0);
     cr_assert(getrlimit(RLIMIT_MSGQUEUE, &after) == 0);
     cr_assert(before.rlim_cur == after.rlim_cur);
     after.rlim_cur = after.rlim_max = 96; /* not even 1 x 1 byte */
     cr_assert(setrlimit(RLIMIT_MSGQUEUE, &after) == 0);
-    cr_assert(queue_charged() == UINT64_MAX);
+    cr_assert(queue_charged(left) == UINT64_MAX);
 }
 
 /* A file with a label of AppArmor or SELinux is mounted in place of theirs. */

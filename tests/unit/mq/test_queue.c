@@ -669,7 +669,7 @@ Test(queue, a_signal_leaves_no_queue_of_a_probe)
     if (child == 0) {
         probed = shared;
         (void)signal(SIGTERM, SIG_DFL);
-        (void)queue_probe(1, 1);
+        (void)queue_probe(1, 1, (char[QUEUE_PROBE]){0});
         _exit(0);
     }
     cr_assert_eq(waitpid(child, &status, 0), child);

@@ -16,6 +16,7 @@
 #include "common/cli/complain.h"
 #include "common/cli/json_line.h"
 #include "common/state/statedir.h"
+#include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/serve/ask/ask.h"
@@ -400,7 +401,7 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     const char *queue = a->query[QUERY_QUEUE], *text = a->query[QUERY_ID];
     struct serve_ask named;
     char id[128] = "";
-    json_t *all = json_array(), *found = json_array(), *one;
+    json_t *all, *found, *one;
     struct queue_list list = {0};
     size_t i, n;
 
@@ -408,6 +409,15 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
         return NULL;
     text = text ? text + strspn(text, blanks) : "";
     snprintf(id, sizeof id, "%.*s", (int)strcspn(text, blanks), text);
+    if (error_is_known(id)) {
+        problem_fill(p, EX_USAGE,
+                     "%s is an error, and only messages are found here; run "
+                     "mqctl explain %s",
+                     id, id);
+        return NULL;
+    }
+    all = json_array();
+    found = json_array();
     for (i = 0; *id && i < a->o->state_dirs.count; i++) {
         const char *dir = a->o->state_dirs.at[i];
 
@@ -416,6 +426,7 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
         for (n = 0; n < list.count; n++) {
             char *operands[] = {list.at[n], id};
             struct options o = {.json = true,
+                                .look_only = true,
                                 .state_dir = dir,
                                 .line = {.verb = VERB_EXPLAIN,
                                          .operands = operands,
