@@ -192,6 +192,17 @@ STATEMENT(SQL_AGES,
     " (SELECT max(receive_seq) FROM messages)),"
     " (SELECT min(due_ns) FROM messages INDEXED BY messages_due"
     " WHERE state = 1" NOT_CANCELLED("1") ")")
+STATEMENT(SQL_FIRST_WAITING,
+    "SELECT row, first_received_ns FROM messages WHERE row IN (SELECT row FROM"
+    " messages INDEXED BY messages_due WHERE state = 1" NOT_CANCELLED("1")
+    " ORDER BY row LIMIT ?1) ORDER BY row")
+STATEMENT(SQL_FIRST_PARKED,
+    "SELECT row, first_received_ns FROM messages WHERE row IN (SELECT row FROM"
+    " messages INDEXED BY messages_parked WHERE state = 2" NOT_CANCELLED("2")
+    " ORDER BY row LIMIT ?1) ORDER BY row")
+STATEMENT(SQL_FIRST_SPOOLED,
+    "SELECT key, received_ns FROM spool WHERE NOT flags & 8"
+    " ORDER BY key LIMIT ?1")
 STATEMENT(SQL_COUNT_CANCELLED,
     "SELECT count(*) FROM messages WHERE state = ?1 AND flags & 8")
 STATEMENT(SQL_COUNT_DEAD, /* few letters are replayed, so this is faster */

@@ -292,7 +292,29 @@ int64_t store_count_cancelled(struct store *s, enum store_state state)
                  : store_tally(s, SQL_SPOOL_COUNT_CANCELLED, NULL);
 }
 
-void store_ages(struct store *s, struct store_ages *out)
+/* Return when the first row that is not lent was received; 0: there is none, or
+ * it cannot be read. */
+static uint64_t unlent_age(struct store *s, enum sql_id first,
+                           const int64_t *lent, size_t count)
+{
+    sqlite3_stmt *st;
+    int found =
+        store_ask(s, &st, first, SQL_VALUES(value_int((int64_t)count + 1)));
+    uint64_t ns = 0;
+    size_t i;
+
+    for (; found > 0 && !ns; found = ns ? found : sql_step(st)) {
+        for (i = 0; i < count && lent[i] != sqlite3_column_int64(st, 0);)
+            i++;
+        if (i == count)
+            ns = sql_column_u64(st, 1);
+    }
+    (void)store_answered(s, st, found);
+    return ns;
+}
+
+void store_ages(struct store *s, const struct store_lent *lent,
+                struct store_ages *out)
 {
     sqlite3_stmt *st;
     int found = store_ask(s, &st, SQL_AGES, NULL);
@@ -307,6 +329,15 @@ void store_ages(struct store *s, struct store_ages *out)
             .due = sql_column_u64(st, 4),
         };
     (void)store_answered(s, st, found);
+    if (lent->row_count && out->waiting)
+        out->waiting =
+            unlent_age(s, SQL_FIRST_WAITING, lent->rows, lent->row_count);
+    if (lent->row_count && out->parked)
+        out->parked =
+            unlent_age(s, SQL_FIRST_PARKED, lent->rows, lent->row_count);
+    if (lent->key_count && out->spooled)
+        out->spooled =
+            unlent_age(s, SQL_FIRST_SPOOLED, lent->keys, lent->key_count);
 }
 
 struct store_waits store_waits(const struct store *s)

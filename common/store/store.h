@@ -299,7 +299,14 @@ struct store_ages {
     uint64_t newest;  /* the last received of all rows with a sequence */
     uint64_t due;     /* the first due time of a WAITING row */
 };
-void store_ages(struct store *s, struct store_ages *out);
+/* Rows of messages and keys of the spool whose messages are being run. */
+struct store_lent {
+    const int64_t *rows, *keys;
+    size_t row_count, key_count;
+};
+/* `waiting`, `parked` and `spooled` skip lent rows. */
+void store_ages(struct store *s, const struct store_lent *lent,
+                struct store_ages *out);
 /* Count the cancelled rows that are WAITING or PARKED, or, with state 0, in the
  * spool; without a worker they stay until the next worker discards them.
  * -errno. */

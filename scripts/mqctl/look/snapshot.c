@@ -49,18 +49,31 @@ struct custody_count {
     uint64_t newest_sent_ns; /* `sent` of that message; 0: no such header */
     /* Rows of the store whose messages are in slots, by state. */
     int64_t waiting, parked, spooled;
-    int64_t *rows; /* the waiting rows; some are missing if memory is short */
-    size_t row_count, room;
+    /* The waiting and parked rows, and the keys of the spool; some are missing
+     * if memory is short. */
+    int64_t *rows, *keys;
+    size_t row_count, room, key_count, key_room;
     uint64_t due_ns; /* of the first row that is due and has no slot */
 };
+
+/* Append a number to an array, if there is memory. */
+static void number_keep(int64_t **all, size_t *count, size_t *room, int64_t n)
+{
+    int64_t *grown = array_grow(*all, *count, room, sizeof *grown);
+
+    if (!grown)
+        return;
+    *all = grown;
+    grown[(*count)++] = n;
+}
 
 /* Visit a slot: count its message. */
 static int slot_count(const struct custody_seen *seen, void *arg)
 {
     struct custody_count *c = arg;
     bool cancelled = false;
+    int64_t key = store_spool_key(seen->priority, seen->seq);
     struct store_row m;
-    int64_t *rows;
 
     c->total++;
     if (c->newest_ns < seen->received_ns) {
@@ -81,18 +94,13 @@ static int slot_count(const struct custody_seen *seen, void *arg)
         !(c->idle && m.flags & STORE_CANCELLED)) {
         c->waiting += m.state == STORE_WAITING;
         c->parked += m.state == STORE_PARKED;
-        rows = m.state == STORE_WAITING
-                   ? array_grow(c->rows, c->row_count, &c->room, sizeof *rows)
-                   : NULL;
-        if (rows) {
-            c->rows = rows;
-            rows[c->row_count++] = seen->row;
-        }
+        if (m.state == STORE_WAITING || m.state == STORE_PARKED)
+            number_keep(&c->rows, &c->row_count, &c->room, seen->row);
     }
-    if (c->spool &&
-        store_spool_find(c->store, store_spool_key(seen->priority, seen->seq),
-                         &cancelled) == 0)
+    if (c->spool && store_spool_find(c->store, key, &cancelled) == 0) {
         c->spooled += !(c->idle && cancelled);
+        number_keep(&c->keys, &c->key_count, &c->key_room, key);
+    }
     return 0;
 }
 
@@ -313,6 +321,10 @@ static void store_look(struct snapshot *v, struct store *s,
                        struct custody_count *c)
 {
     struct snapshot_rows *r = &v->rows;
+    const struct store_lent lent = {.rows = c->rows,
+                                    .keys = c->keys,
+                                    .row_count = c->row_count,
+                                    .key_count = c->key_count};
     int64_t *const all[] = {&r->waiting, &r->parked, &r->spooled, &r->dead,
                             &r->replayed};
     struct waiting_filter due = {.states = WAITING_BIT(WAITING_READY),
@@ -330,7 +342,7 @@ static void store_look(struct snapshot *v, struct store *s,
     }
     r->dead = store_count(s, STORE_DEAD);
     r->replayed = store_count(s, STORE_REPLAYED);
-    store_ages(s, &r->ages);
+    store_ages(s, &lent, &r->ages);
     /* A running retry is still in the store, and due: skip rows in slots. */
     if (c->row_count && r->ages.due && r->ages.due <= due.now_ns) {
         (void)waiting_each(s, &due, &(struct waiting_place){0}, due_keep, c);
@@ -404,6 +416,7 @@ int snapshot_again(struct snapshot *v, struct snapshot_last *last,
     if (v->totals.received_ns < v->rows.ages.newest)
         v->totals.received_ns = v->rows.ages.newest;
     free(c.rows);
+    free(c.keys);
     store_close(&s);
     return 0;
 }

@@ -273,6 +273,26 @@ Test(mqctl_custody, overdue_is_what_is_due_and_has_no_handler)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* Its row is the oldest in the store. */
+Test(mqctl_custody, a_retry_that_runs_is_not_the_oldest_that_waits)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--backoff", "20ms", "--", "sh", "-c",
+                   "[ -e failed ] || { touch failed; exit 1; };" GATE);
+
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "waiting"), 0);
+    cr_assert_eq(oldest(q, "waiting"), -1);
+    cr_assert_null(strstr(ctl_out("status", q), "waiting received"));
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", q, "late").status, 0);
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    cr_assert_geq(oldest(q, "waiting"), 0);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 static double wall_now(void)
 {
     struct timespec now;
