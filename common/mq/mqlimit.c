@@ -108,9 +108,10 @@ const char *mqlimit_guard(char buf[MQLIMIT_GUARD])
         label[0] = '\0';
     snprintf(buf, MQLIMIT_GUARD, "%s%s%s%s%s", label[0] ? "label \"" : "",
              label, label[0] ? "\"" : "", label[0] && filter ? " and " : "",
-             filter     ? "a seccomp filter"
-             : label[0] ? ""
-                        : "no label and no filter that can be seen");
+             filter ? "a seccomp filter"
+             : label[0]
+                 ? ""
+                 : "no visible AppArmor or SELinux label or seccomp filter");
     return buf;
 }
 

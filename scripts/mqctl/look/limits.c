@@ -590,9 +590,9 @@ static void descriptors_check(struct machine *m, struct result *r)
 
     r->level = gone ? BAD : FINE;
     SAY(r,
-        "%s of the %" PRIu64 " descriptors that RLIMIT_NOFILE allows are left "
-        "in this process; for others see /proc/PID/limits and /proc/PID/fd",
-        gone ? "none" : "some", m->limit.descriptors);
+        "this process may open %s (RLIMIT_NOFILE is %" PRIu64
+        "); for others see /proc/PID/limits and /proc/PID/fd",
+        gone ? "no more files" : "more files", m->limit.descriptors);
     ADVISE(r, "ulimit -n %" PRIu64 ", LimitNOFILE=%" PRIu64,
            2 * m->limit.descriptors, 2 * m->limit.descriptors);
 }
@@ -633,10 +633,10 @@ static void guard_check(struct machine *m, struct result *r)
     char guard[MQLIMIT_GUARD];
 
     r->level = denied ? BAD : untried ? NOTE : FINE;
-    SAY(r, "this process has %s, and %s", mqlimit_guard(guard),
-        untried  ? "created no queue to find out"
-        : denied ? "may not create a queue"
-                 : "was not denied a queue");
+    SAY(r, "this process has %s; %s", mqlimit_guard(guard),
+        untried  ? "no queue was created to find out"
+        : denied ? "it may not create a queue"
+                 : "creating a queue worked");
     ADVISE(r, "%s", MQLIMIT_DENIALS);
 }
 
@@ -677,8 +677,8 @@ static void owner_check(struct machine *m, struct result *r)
 
     if (fstat(queue_fd(m->queue), &st) < 0)
         return;
-    /* Root may ask for another user's program, or lack CAP_FOWNER: NOTE. */
-    r->level = geteuid() == 0 ? NOTE : st.st_uid == geteuid() ? FINE : BAD;
+    /* Root may lack CAP_FOWNER: NOTE. */
+    r->level = st.st_uid == geteuid() ? FINE : geteuid() == 0 ? NOTE : BAD;
     SAY(r, "%s belongs to %s, and you are %s", m->name,
         folder_user(st.st_uid, his), folder_user(geteuid(), ours));
 }

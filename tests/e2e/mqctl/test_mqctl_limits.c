@@ -540,10 +540,8 @@ Test(mqctl_limits, errors_of_one_queue_are_explained_with_its_numbers)
     says(ctl_out("explain", "ENOSYS"), "ok    mq_open: this kernel has POSIX");
     says(ctl_out("explain", "/q", "ENOENT"), "ok    mq_open: /q exists now");
     says(ctl_out("explain", "EINVAL"), "mq_timedreceive: tv_nsec of the dead");
-    /* root may ask for the sake of another user's program, so this is a
-     * note. */
-    says(ctl_out("explain", "/q", "EACCES"), "note  mq_unlink: only the owner");
-    says(ctl_out("explain", "/q", "EPERM"), "note  unlink: only the owner");
+    says(ctl_out("explain", "/q", "EACCES"), "ok    mq_unlink: /q belongs to");
+    says(ctl_out("explain", "/q", "EPERM"), "ok    unlink: /q belongs to");
     queue_make("/own", user, 0600);
     r = AS_USER(SHARE, "mqctl", "explain", "/own", "EACCES");
     says(r.out, "ok    mq_unlink: /own belongs to ");
