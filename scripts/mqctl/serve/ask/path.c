@@ -193,6 +193,9 @@ int serve_path_read(struct serve_path *out, const char *method,
         out->route = r;
         if (strcmp(r->method, method) == 0)
             return 0;
+        if (r->what == SERVE_STEER &&
+            !strstr(" pause resume drain ", out->word))
+            continue; /* as a POST of that word: there is none */
         if (!strstr(allow, r->method))
             snprintf(allow + strlen(allow), sizeof allow - strlen(allow),
                      "%s%s%s", allow[0] ? ", " : "", r->method,
