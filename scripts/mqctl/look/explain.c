@@ -696,6 +696,11 @@ int explain_run(const struct options *o)
     status = error_explain(o);
     if (status >= 0)
         return status;
+    if (alone && text[0] == '/')
+        return complain(EX_USAGE,
+                        "explain: give an id of a message as well: mqctl "
+                        "explain %s ID",
+                        SHELL_QUEUE(text));
     what.named = ulid_parse(text, strlen(text), &what.id) == 0;
     if (!what.named) {
         errno = 0;

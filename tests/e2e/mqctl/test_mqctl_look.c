@@ -90,6 +90,8 @@ Test(mqctl_look, explain_finds_the_queue_of_an_id_by_itself)
     cr_assert_eq(r.status, 66);
     cr_assert_not_null(strstr(r.err, "not found in 2 queues"), "%s", r.err);
     cr_assert_eq(ctl("explain", "1").status, 64, "a number needs a queue");
+    r = ctl("explain", q);
+    cr_assert(r.status == 64 && strstr(r.err, "give an id"), "%s", r.err);
     r = ctl("explain", id, q);
     cr_assert_eq(r.status, 64);
     snprintf(text, sizeof text, "did you mean mqctl explain %s %s?", q, id);
