@@ -404,27 +404,20 @@ static int flag_unknown(const struct parse *run, const char *flag, size_t size,
                            : "");
 }
 
-/* Return true if an argument looks like a value of the flag: it is a word that
- * the flag takes, or it begins with a digit and has only letters, digits and
- * dots. */
-static bool value_like(const struct option_row *row, const char *text)
-{
-    if (row->words && strcmp(text, row->words) == 0)
-        return true;
-    return *text >= '0' && *text <= '9' &&
-           !text[strspn(text, "0123456789." LETTERS)];
-}
-
 /* Read the value, and note that the flag was given. If the value may be left
  * out and is not joined with =, refuse what looks like one in the next
- * argument: it would become an operand. */
+ * argument: it would become an operand. A value is a word that the flag takes,
+ * or begins with a digit and has only letters, digits and dots. */
 static int row_take(const struct parse *run, const struct option_row *row,
                     const char *value)
 {
     const char *next = run->at + 1 < run->argc ? run->argv[run->at + 1] : "";
     int rc;
 
-    if (!value && row->optional && value_like(row, next))
+    if (!value && row->optional &&
+        ((row->words && strcmp(next, row->words) == 0) ||
+         (*next >= '0' && *next <= '9' &&
+          !next[strspn(next, "0123456789." LETTERS)])))
         return problem_set(run->p, EX_USAGE, EINVAL,
                            "--%s %.64s: a value that may be left out is joined "
                            "with =, like --%s=%.64s (the queue of that name is "

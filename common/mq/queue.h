@@ -58,8 +58,8 @@ int queue_unlink(const char *name);
 
 /* Test whether a new queue of that size is allowed now: create one that no
  * other process can open, and remove it immediately. Returns 0 or -errno of its
- * creation; `left` gets its name if it could not be removed, else "". The kernel
- * also counts queues that are not visible from here: queues of other IPC
+ * creation; `left` gets its name if it could not be removed, else "". The
+ * kernel also counts queues that are not visible from here: queues of other IPC
  * namespaces, and removed queues that a process still has open. */
 #define QUEUE_PROBE 48
 int queue_probe(uint64_t depth, uint64_t message_size, char left[QUEUE_PROBE]);

@@ -67,8 +67,8 @@ void limits_check(struct findings *f, const struct options *o,
  * causes, each checked on this machine. Returns an exit status, or -1 if it is
  * no such name. */
 int error_explain(const struct options *o);
-/* Return true if error_explain knows the error. */
-bool error_is_known(const char *text);
+/* Return the first cause of an error that error_explain knows; else NULL. */
+const struct cause *cause_find(const char *error);
 /* Return the names of these errors: "EMFILE, ENFILE, EINVAL". */
 #define ERROR_NAMES 256
 const char *error_names(char buf[ERROR_NAMES]);

@@ -835,18 +835,12 @@ const char *error_names(char buf[ERROR_NAMES])
     return buf;
 }
 
-/* Find the first cause of an error. NULL: no such error. */
-static const struct cause *cause_find(const char *error)
+const struct cause *cause_find(const char *error)
 {
     for (const struct cause *c = causes; c < causes + CAUSES; c++)
         if (strcasecmp(c->name, error) == 0)
             return c;
     return NULL;
-}
-
-bool error_is_known(const char *text)
-{
-    return cause_find(text) != NULL;
 }
 
 int error_explain(const struct options *o)

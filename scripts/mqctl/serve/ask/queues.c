@@ -409,7 +409,7 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
         return NULL;
     text = text ? text + strspn(text, blanks) : "";
     snprintf(id, sizeof id, "%.*s", (int)strcspn(text, blanks), text);
-    if (error_is_known(id)) {
+    if (cause_find(id)) {
         problem_fill(p, EX_USAGE,
                      "%s is an error, and only messages are found here; run "
                      "mqctl explain %s",
