@@ -45,7 +45,7 @@ void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
 /* Return true if the kernel was built with POSIX message queues. */
 bool mqlimit_kernel_has_queues(void);
 
-#define MQLIMIT_GUARD 224
+#define MQLIMIT_GUARD 256
 /* Describe what besides mode bits may deny queues to this process: its label
  * of a security module (AppArmor, SELinux), and a filter of system calls. */
 const char *mqlimit_guard(char buf[MQLIMIT_GUARD]);
