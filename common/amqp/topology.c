@@ -391,9 +391,9 @@ static int queue_is_there(struct link *l, const struct topology *t,
     return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
-/* With --partitions, refuse if NAME itself exists: a worker of the parts would
- * never empty that queue. Without --partitions, refuse if the part NAME.0
- * exists and NAME is missing: no sender would use a new queue NAME. */
+/* Refuse --partitions if NAME itself exists, because a worker of the parts
+ * would never empty that queue. Refuse to go without if the part NAME.0 exists
+ * and NAME is missing, because no sender would use a new queue NAME. */
 int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};

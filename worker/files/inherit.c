@@ -193,7 +193,7 @@ static int store_ready(const struct inherit *i, struct problem *p)
     return err;
 }
 
-/* If custody is gone, mark the waiting messages as redelivered, because any of
+/* Mark the waiting messages as redelivered if custody is gone, because any of
  * them may have run already.
  * Crash before the commit, or between it and the note that names this boot
  * (runtimedir_settle): the next start finds the old note and does the same.

@@ -17,8 +17,8 @@
  * all its descriptors before its exit status is there. */
 #define SHUT_NS NS_PER_S
 
-/* If the worker is stopping, its stop has sent a signal to the child already:
- * send none, and count --kill-after from that signal. */
+/* Send SIGTERM and start --kill-after. A worker that is stopping has sent its
+ * signal already: send no other, and count from that signal. */
 void coprocess_term(struct coprocess *l)
 {
     uint64_t from = clock_mono_ns();

@@ -486,11 +486,11 @@ static void child_ended(struct loop_source *source)
     timers_start_after(s->timers, &s->pause, PAUSE_NS);
 }
 
-/* When a process exits, the topmost processes that it leaves behind become the
- * main thread's children before a wait for the process returns. The kernel's
- * list is inexact while it changes, but its first entry is exact; and while
- * there are known children, no other thread reaps a child, so the list only
- * grows. */
+/* Read the kernel's list of the main thread's children. The topmost processes
+ * that an exiting process leaves behind are in the list before a wait for that
+ * process returns. The list is inexact while it changes, but its first entry is
+ * exact; and while there are known children, no other thread reaps a child, so
+ * the list only grows. */
 bool leftovers_none_but(const pid_t *known, size_t n)
 {
     char path[64], text[16];
@@ -514,7 +514,8 @@ bool leftovers_none_but(const pid_t *known, size_t n)
 
 /* ---- open, close ---- */
 
-/* When the worker exits, its remaining children go to the next subreaper. */
+/* End no child: when the worker exits, the next subreaper gets those that
+ * remain. */
 void leftovers_close(struct leftovers **leftovers)
 {
     struct leftovers *s = *leftovers;

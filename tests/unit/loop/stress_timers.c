@@ -53,7 +53,7 @@ static uint64_t next(struct worker *w)
     return w->random;
 }
 
-/* Start a timer, if its last start has come to its end. */
+/* Start a timer again after it has fired or was cancelled. */
 static void start_anew(struct worker *w, struct item *i)
 {
     uint64_t delay = next(w) % (200 * NS_PER_US);

@@ -211,7 +211,7 @@ Test(marked, an_end_is_told_once_though_another_has_the_descriptor)
     cr_assert_eq(pidfds_copy(), 2);
     ended(one);
     cr_assert_eq(process_search_living(marked), 1);
-    cr_assert_eq(poll(&p, 1, 0), 0, "the same end is told twice");
+    cr_assert_eq(poll(&p, 1, 0), 0, "one end was reported twice");
     cr_assert_eq(process_search_living(marked), 1);
     ended(two);
     cr_assert_eq(process_search_living(marked), 0);

@@ -246,7 +246,7 @@ export async function messageView(main, { part, id: encoded }) {
       if (refusal.status !== 404) throw refusal;
       const { found } = await ask(`/api/v1/explain${query({ id, queue })}`);
       mark.update({ state: "ended" });
-      ended.replaceChildren(...(found.length ? found.map(({ text }) => el("p.notice", text)) : [el("p.notice", "This message has ended, and no record of it is left.")]));
+      ended.replaceChildren(...(found.length ? found.map(({ text }) => el("p.notice", text)) : [el("p.notice", "This message has ended. The worker no longer has a record of it.")]));
       contents.classList.add("past");
     }
     const waits = one && !ended.firstChild;
