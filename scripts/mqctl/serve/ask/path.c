@@ -7,6 +7,7 @@
 #include <bsd/string.h>
 
 #include "common/broker/broker_operand.h"
+#include "common/cli/options.h"
 
 #define API "/api/v1"
 
@@ -194,8 +195,8 @@ int serve_path_read(struct serve_path *out, const char *method,
         if (strcmp(r->method, method) == 0)
             return 0;
         if (r->what == SERVE_STEER &&
-            !strstr(" pause resume drain ", out->word))
-            continue; /* as a POST of that word: there is none */
+            !word_among("pause|resume|drain", out->word, strlen(out->word)))
+            continue; /* a POST of another word finds nothing either */
         if (!strstr(allow, r->method))
             snprintf(allow + strlen(allow), sizeof allow - strlen(allow),
                      "%s%s%s", allow[0] ? ", " : "", r->method,
