@@ -256,9 +256,10 @@ int main(int argc, char **argv)
         report_list(sections, SECTIONS);
         return 0;
     }
+    /* Before there is a directory or queue to remove. */
+    cli_interrupt_catch();
     if (place_open(options.pin, &p) < 0)
         return complain_of(&p);
-    cli_interrupt_catch();
     status = bench(&options);
     place_close();
     cli_interrupt_die();
