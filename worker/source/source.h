@@ -458,21 +458,29 @@ static inline bool source_due(const struct source *s)
 {
     return atomic_load(&s->due) != 0;
 }
+/* Set ATTEND_DUE as `due` is, after each change of `due`. Another thread may
+ * change `due` at the same time, so repeat this until the two agree. */
+static inline void source_due_attend(struct source *s)
+{
+    bool due;
+
+    do {
+        due = source_due(s);
+        attention_set(s->attention, ATTEND_DUE, due ? ATTEND_DUE : 0);
+    } while (due != source_due(s));
+}
 /* For the source: from now on take_due is worth a call. `due` is not 0. */
 static inline void source_due_set(struct source *s, int due)
 {
     atomic_store(&s->due, due);
-    attention_on(s->attention, ATTEND_DUE);
+    source_due_attend(s);
 }
 /* For the source: take_due is not worth a call, unless another thread has
  * replaced `was` in the meantime. */
 static inline void source_due_clear(struct source *s, int was)
 {
-    if (!atomic_compare_exchange_strong(&s->due, &was, 0))
-        return;
-    attention_off(s->attention, ATTEND_DUE);
-    if (source_due(s)) /* set between the two */
-        attention_on(s->attention, ATTEND_DUE);
+    if (atomic_compare_exchange_strong(&s->due, &was, 0))
+        source_due_attend(s);
 }
 /* Make the message due in `wait_ns`. */
 static inline void settle_wait(struct settle *s, uint64_t wait_ns)

@@ -4,8 +4,8 @@
  * Usage: stress_attention [ROUNDS]
  *
  * A seat is a reason as the gate has it, computed under a lock. A row is a
- * reason as a source has it, cleared and then looked at once more. After each
- * round all threads stand still, and each bit must be as its reason is.
+ * reason as a source has it, without a lock. After each round all threads stand
+ * still, and each bit must be as its reason is.
  */
 #include <pthread.h>
 #include <stdio.h>
