@@ -638,12 +638,13 @@ static struct harness_process *faulty(const char *q, const char *fault)
 Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
 {
     const char *q = harness_queue(0, 0);
-    harness_send_text(q, "good\n");
     /* Six calls fail with EROFS, and each look makes two of them. Changes in
      * the worker's folders make it look immediately. */
     struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:6");
     const char *line = harness_wait_log(w, "event=read_only", 10000);
     cr_assert(strstr(line, "remount,rw"), "%s", line);
+    look_again(w); /* a thread that was about to take a message has done so */
+    harness_send_text(q, "good\n");
     bool there = harness_queue_length(q) == 1;
     cr_assert(there || harness_log_count(w, "event=writable_again") > 0,
               "it was taken before");
@@ -657,10 +658,11 @@ Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
 Test(worker_files, doctor_names_the_mount_point_to_remount)
 {
     const char *q = harness_queue(1, 0), *line, *out;
-    harness_send_text(q, "good\n");
     struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:1000");
     line = harness_wait_log(w, "event=read_only", 10000);
     cr_assert(strstr(line, "mount -o remount,rw /"), "%s", line);
+    look_again(w); /* a thread that was about to take a message has done so */
+    harness_send_text(q, "good\n");
     out = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q)
               .out;
     cr_assert(strstr(out, "is taking no messages: store.db is on a read-only"),
