@@ -547,6 +547,15 @@ Test(worker_files, removed_counters_come_back_with_what_they_counted)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* Send messages until the worker logs the event. */
+static void work_until(struct harness_process *w, const char *q,
+                       const char *event)
+{
+    harness_until(harness_log_count(w, event) > 0 ||
+                      (harness_try_send(q, "good\n", 5, 0), false),
+                  20000);
+}
+
 /* inotify does not report mounts. */
 Test(worker_files, a_mount_over_the_state_directory_is_noticed_at_work)
 {
@@ -554,9 +563,7 @@ Test(worker_files, a_mount_over_the_state_directory_is_noticed_at_work)
     disk_mount("4m");
     struct harness_process *w = rejecting(q);
     cr_assert_eq(mount("tmpfs", harness_state_dir(), "tmpfs", 0, "size=1m"), 0);
-    while (harness_log_count(w, "event=file_gone") == 0)
-        if (!harness_try_send(q, "good\n", 5, 0))
-            harness_run("sleep", "0.01");
+    work_until(w, q, "event=file_gone");
     cr_assert_eq(umount2(harness_state_dir(), 0), 0);
     harness_wait_log(w, FILE_BACK, 10000);
     harness_until(harness_queue_length(q) == 0, 10000);
@@ -573,9 +580,7 @@ Test(worker_files, an_unmount_under_it_is_noticed_at_work)
     cr_assert_eq(mkdir(held, 0700), 0);
     cr_assert_eq(mount(harness_state_dir(), held, NULL, MS_BIND, NULL), 0);
     cr_assert_eq(umount2(harness_state_dir(), MNT_DETACH), 0);
-    while (harness_log_count(w, "event=file_gone") == 0)
-        if (!harness_try_send(q, "good\n", 5, 0))
-            harness_run("sleep", "0.01");
+    work_until(w, q, "event=file_gone");
     look_again(w); /* a thread that was about to take a message has done so */
     /* The queue may be full already */
     (void)harness_try_send(q, "good\n", 5, 0);
@@ -616,9 +621,7 @@ Test(worker_files, an_error_of_the_disk_stops_the_taking)
     harness_send_text(q, "good\n");
     harness_until_lines("runs", 1, 10000);
     harness_write(error_of(device), "x", 1);
-    while (harness_log_count(w, "event=read_only") == 0)
-        if (!harness_try_send(q, "good\n", 5, 0))
-            harness_run("sleep", "0.01");
+    work_until(w, q, "event=read_only");
     look_again(w); /* a thread that was about to take a message has done so */
     /* The queue may be full already */
     (void)harness_try_send(q, "good\n", 5, 0);
@@ -679,9 +682,7 @@ Test(worker_files, without_inotify_it_looks_at_work)
     struct harness_process *w = faulty(q, "inotify_init1:2:24");
     harness_wait_log(w, "event=files_not_watched", 5000);
     shell(q, "rm $S/store.db*");
-    while (harness_log_count(w, "event=file_gone") == 0)
-        if (!harness_try_send(q, "good\n", 5, 0))
-            harness_run("sleep", "0.01");
+    work_until(w, q, "event=file_gone");
     started(w, 2);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }

@@ -54,8 +54,11 @@ Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
 
     send_some(q, 1, "x\n");
     harness_until(ran() == 1, SOON_MS);
-    while (harness_queue_length(q) < 8)
+    /* mqworker may hold a message for each thread that waits for the rate. */
+    for (int sent = 0; harness_queue_length(q) < 8; sent++) {
+        cr_assert_lt(sent, 2 * 8, "the rate holds nothing back");
         send_some(q, 1, "x\n");
+    }
     harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
     snprintf(want, sizeof want,
              "full (8 of 8 messages), and senders are waiting\n      -> "
