@@ -7,7 +7,8 @@
  * family; "mq_received" is an mq_receive that fails after it has taken the
  * message). TEXT must occur in the path of the file, or in what strdup copies;
  * it has no colon. ERRNO is a number: with 0 the call does not fail but is a
- * second late, with -N it is N seconds late.
+ * second late, with -N it is N seconds late. If the test removes the file
+ * $MQW_FAULT_SEEN, a late call goes on at once.
  *
  * $MQW_FAULT_SEEN names a file for two 64-bit numbers: how many such calls
  * there were, and how many of them failed. The file is mapped, so the numbers
@@ -61,6 +62,7 @@ static struct {
     int err;
     bool trace;
     struct tally *tally;
+    char seen[PATH_MAX]; /* the file of the tally; "": none */
 } fault;
 static struct tally own_tally;
 static atomic_bool active; /* main has been called */
@@ -122,8 +124,10 @@ __attribute__((constructor)) static void faults_begin(void)
                                 * counted */
     if (spec)
         spec_read(spec);
-    if (seen)
+    if (seen) {
         tally_map(seen);
+        snprintf(fault.seen, sizeof fault.seen, "%s", seen);
+    }
     unsetenv("LD_PRELOAD");
     unsetenv("MQW_FAULT");
     unsetenv("MQW_FAULT_SEEN");
@@ -183,6 +187,16 @@ static void trace(void)
     backtrace_symbols_fd(frames, n, STDERR_FILENO);
 }
 
+/* Sleep for `seconds`, or until the test removes the file of the tally. */
+static void late(int seconds)
+{
+    for (int i = 0; i < seconds * 100; i++) {
+        if (fault.seen[0] && access(fault.seen, F_OK) < 0)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
 /* Count this call. Return true and set errno if it must fail. */
 static bool fails(const char *call, int fd, const char *path)
 {
@@ -203,8 +217,7 @@ static bool fails(const char *call, int fd, const char *path)
             trace();
     }
     if (hit && fault.err <= 0)
-        nanosleep(&(struct timespec){.tv_sec = fault.err ? -fault.err : 1},
-                  NULL);
+        late(fault.err ? -fault.err : 1);
     inside = false;
     errno = hit && fault.err > 0 ? fault.err : kept;
     return hit && fault.err > 0;
