@@ -497,7 +497,10 @@ Test(replay, the_canary_done_the_others_follow)
     struct harness_process *p = canary_start(q);
     struct store *s = store(q);
     to_waiting(s, 1);
-    usleep(200000); /* in which nothing must happen */
+    /* mqdlq sleeps between two looks. The second sleep from here follows a
+     * whole look at the retry. */
+    long switches = harness_switches(p);
+    harness_until(harness_switches(p) >= switches + 3, 10000);
     cr_assert_eq(harness_queue_length(q), 0, "a retry is no end");
     cr_assert(harness_running(p));
     cr_assert_eq(store_delete(s, 1, NULL), 0);
