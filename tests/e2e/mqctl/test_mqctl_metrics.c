@@ -9,6 +9,8 @@ TestSuite(mqctl_metrics, .init = harness_init, .fini = harness_fini);
 struct family {
     char name[128], type[16];
     long samples;
+    double bucket; /* of the bucket before; 0: the next is the first */
+    double all;    /* of the last bucket */
 };
 
 struct exposition {
@@ -96,14 +98,32 @@ static void comment(struct exposition *e, const char *at)
     }
 }
 
+/* Check a value: each bucket has all that the one before it has, and the last
+ * one has all. */
+static void value_check(struct family *f, const char *line, double value)
+{
+    const char *suffix = line + strlen(f->name);
+
+    f->samples++;
+    if (strncmp(suffix, "_bucket{", 8) == 0) {
+        cr_assert(value >= f->bucket, "less than before: %.120s", line);
+        f->bucket = memmem(line, strcspn(line, "\n"), "+Inf", 4) ? 0 : value;
+        f->all = value;
+    } else if (strncmp(suffix, "_count{", 7) == 0) {
+        cr_assert_eq(value, f->all, "not all: %.120s", line);
+    }
+}
+
 /* Parse all of the text. Fail the test at anything that a strict parser
  * refuses. */
 static void parse(struct exposition *e, const char *text)
 {
     memset(e, 0, sizeof *e);
     for (const char *at = text; *at; at = strchr(at, '\n') + 1) {
+        struct family *f;
         const char *end;
         char *after;
+        double value;
 
         cr_assert_not_null(strchr(at, '\n'), "the last line has no end");
         if (*at == '#') {
@@ -112,12 +132,13 @@ static void parse(struct exposition *e, const char *text)
         }
         end = name_end(at, true);
         cr_assert_not_null(end, "a name: %.80s", at);
-        family_of(e, at, (size_t)(end - at))->samples++;
+        f = family_of(e, at, (size_t)(end - at));
         if (*end == '{')
             end = labels_end(end);
         cr_assert_eq(*end, ' ', "before a value: %.80s", at);
-        (void)strtod(end + 1, &after);
+        value = strtod(end + 1, &after);
         cr_assert(after > end + 1 && *after == '\n', "a value: %.80s", at);
+        value_check(f, at, value);
     }
 }
 
@@ -129,13 +150,23 @@ static double sample(const char *text, const char *begin)
     return at ? strtod(at + strlen(begin), NULL) : -1;
 }
 
+/* Check the value of a queue's metric. */
+static void value_is(const char *text, const char *q, const char *name,
+                     double value)
+{
+    char begin[256];
+
+    snprintf(begin, sizeof begin, "%s{queue=\"%s\",engine=\"mq\"} ", name, q);
+    cr_assert_eq(sample(text, begin), value, "%s is not %g in: %s", begin,
+                 value, text);
+}
+
 Test(mqctl_metrics, metrics_are_what_a_strict_parser_takes)
 {
     static struct exposition e;
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--max-attempts", "1", "--", "sh",
                                            "-c", "read b; [ $b = good ]");
-    char begin[128];
     const char *text;
 
     harness_send_text(q, "good\n");
@@ -147,29 +178,17 @@ Test(mqctl_metrics, metrics_are_what_a_strict_parser_takes)
     cr_assert_geq(e.count, 20);
     for (size_t i = 0; i < e.count; i++)
         cr_assert_gt(e.families[i].samples, 0, "%s", e.families[i].name);
-    snprintf(begin, sizeof begin,
-             "mqworker_done_total{queue=\"%s\",engine=\"mq\"} ", q);
-    cr_assert_eq(sample(text, begin), 1);
-    snprintf(begin, sizeof begin,
-             "mqworker_dead_letters{queue=\"%s\",engine=\"mq\"} ", q);
-    cr_assert_eq(sample(text, begin), 1);
-    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\",engine=\"mq\"} ",
-             q);
-    cr_assert_eq(sample(text, begin), 1);
-    snprintf(begin, sizeof begin,
-             "mqworker_handler_seconds_bucket{queue=\"%s\",engine=\"mq\",le=\"+"
-             "Inf\"} ",
-             q);
-    cr_assert_eq(sample(text, begin), 2);
-    snprintf(begin, sizeof begin,
-             "mqworker_handler_seconds_count{queue=\"%s\",engine=\"mq\"} ", q);
-    cr_assert_eq(sample(text, begin), 2);
+    value_is(text, q, "mqworker_up", 1);
+    value_is(text, q, "mqworker_deliveries_total", 2);
+    value_is(text, q, "mqworker_done_total", 1);
+    value_is(text, q, "mqworker_retried_total", 0);
+    value_is(text, q, "mqworker_dead_total", 1);
+    value_is(text, q, "mqworker_dead_letters", 1);
+    value_is(text, q, "mqworker_handler_seconds_count", 2);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     text = ctl_out("metrics", NULL);
     parse(&e, text);
-    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\",engine=\"mq\"} ",
-             q);
-    cr_assert_eq(sample(text, begin), 0);
+    value_is(text, q, "mqworker_up", 0);
 }
 
 /* The worker adds durations of quick functions several at a time. The last few
@@ -195,14 +214,18 @@ Test(mqctl_metrics, each_call_of_a_function_has_its_duration)
 Test(mqctl_metrics, metrics_escape_what_a_label_may_not_hold)
 {
     static struct exposition e;
+    const char *q = harness_queue_name(), *text;
     char name[64];
 
-    snprintf(name, sizeof name, "%s\"\\x", harness_queue_name());
+    snprintf(name, sizeof name, "%s\"\\x", q);
     cr_assert_eq(harness_run("mkdir", "-p",
                              harness_path("%s%s", harness_state_dir(), name))
                      .status,
                  0);
-    parse(&e, ctl_out("metrics", NULL));
+    text = ctl_out("metrics", NULL);
+    parse(&e, text);
+    snprintf(name, sizeof name, "%s\\\"\\\\x", q);
+    value_is(text, name, "mqworker_up", 0);
 }
 
 Test(mqctl_metrics, metrics_replace_a_file_whole_or_leave_it)
@@ -215,6 +238,7 @@ Test(mqctl_metrics, metrics_replace_a_file_whole_or_leave_it)
     harness_write("m.prom", "old\n", 4);
     ctl_out("metrics", "--textfile", harness_path("m.prom"));
     parse(&e, harness_read("m.prom", NULL));
+    value_is(harness_read("m.prom", NULL), q, "mqworker_up", 1);
     r = ctl("metrics", "--textfile", harness_path("no/m.prom"));
     cr_assert_eq(r.status, 73);
     cr_assert(strstr(r.err, "No such file or directory"), "%s", r.err);
@@ -246,8 +270,9 @@ Test(mqctl_metrics, json_has_the_numbers_of_the_text)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--", "true");
+    static struct exposition e;
     char *text, *json, begin[256];
-    long seen = 0;
+    size_t seen = 0;
 
     harness_send_text(q, "one");
     harness_until(ctl_number(q, "done") == 1, SOON_MS);
@@ -258,6 +283,12 @@ Test(mqctl_metrics, json_has_the_numbers_of_the_text)
         json_t *o = ctl_json(at), *value = json_object_get(o, "value");
 
         cr_assert_str_eq(json_string_value(json_object_get(o, "engine")), "mq");
+        if (json_is_object(value)) {
+            snprintf(begin, sizeof begin, "%s_count",
+                     json_string_value(json_object_get(o, "name")));
+            value_is(text, q, begin,
+                     json_number_value(json_object_get(value, "count")));
+        }
         snprintf(begin, sizeof begin, "%s%s{queue=\"%s\",engine=\"mq\"} ",
                  json_string_value(json_object_get(o, "name")),
                  json_is_object(value) ? "_sum" : "", q);
@@ -267,7 +298,8 @@ Test(mqctl_metrics, json_has_the_numbers_of_the_text)
                            "%s: %.200s", begin, at);
         json_decref(o);
     }
-    cr_assert_geq(seen, 20);
+    parse(&e, text);
+    cr_assert_eq(seen, e.count, "a metric of the text is missing");
     free(text);
     free(json);
 }
