@@ -490,19 +490,43 @@ Test(library, options_change_while_it_runs)
     runner_end(&r);
 }
 
+static const char *_Atomic counted; /* text of the log lines to count */
+
+static void line_count(enum mqw_log_level level, const char *text, size_t size,
+                       void *user)
+{
+    (void)level;
+    (void)size;
+    (void)user;
+    if (strstr(text, atomic_load(&counted)))
+        atomic_fetch_add(&lines, 1);
+}
+
+/* The only thread is in a handler when the pause begins, so that none is about
+ * to take a message. */
 Test(library, a_pause_leaves_messages_in_the_queue)
 {
     const char *q = harness_queue(0, 0);
     struct runner r = {.o = options(q)};
-    struct mqw_worker *w = runner_start(&r, note, &here);
 
+    r.o.max_concurrency = 1;
+    r.o.log = line_count;
+    r.o.log_level = MQW_LOG_INFO;
+    atomic_store(&counted, "event=paused");
+    struct mqw_worker *w = runner_start(&r, note, &here);
+    atomic_store(&gate, false);
     harness_send_text(q, "a");
-    harness_until(atomic_load(&told) == 1, 5000);
-    r.o.log_level = 0;
+    harness_until(atomic_load(&calls) == 1, 5000);
     mqw_pause(w);
-    mqw_set_concurrency(w, 3); /* in turn, so the pause is on by now */
+    harness_until(atomic_load(&lines) == 1, 5000);
     harness_send_text(q, "b");
     harness_send_text(q, "c");
+    atomic_store(&gate, true);
+    harness_until(atomic_load(&told) > 0, 5000);
+    atomic_store(&counted, "event=max_concurrency");
+    mqw_set_concurrency(w, 3); /* which would start threads for b and c */
+    harness_until(atomic_load(&lines) == 2, 5000);
+    cr_assert_eq(harness_queue_length(q), 2);
     mqw_resume(w);
     harness_until(atomic_load(&told) == 3, 5000);
     runner_end(&r);
