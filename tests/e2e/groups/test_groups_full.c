@@ -81,7 +81,7 @@ static unsigned in_line(const char *q)
 
 #define LINE                                                                   \
     "-c", "2", "--lookahead", "64", "--max-attempts", "1000", "--jitter", "0", \
-        "--backoff", "3s", "--", TURN
+        "--backoff", "1h", "--", TURN
 
 /* While 32 messages are on their way to the store, 64 more enter their group,
  * so that the next start finds a message in each slot. */
@@ -96,6 +96,7 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
     turns_send(q, "a", 0, "0.0");
     harness_wait_log(w, "event=retry ", 10000);
     struct sqlite3 *db = disk_lock(q);
+    uint64_t end = harness_patience(20000);
     for (unsigned n = 0; n < SLOTS;) {
         char body[64];
         int size =
@@ -104,6 +105,7 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
         if (harness_try_send(q, body, (size_t)size, 0)) {
             sent++;
         } else {
+            harness_nap(end, "a message in each slot");
             n = in_line(q);
         }
         cr_assert_lt(sent, 2 * SLOTS);
@@ -113,6 +115,10 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
     turns_untell("fail", "0.0");
     w = harness_worker(q, LINE);
     harness_wait_log(w, "event=recovered", 5000);
+    cr_assert_eq(harness_run("mqctl", "run-now", "--state-dir",
+                             harness_state_dir(), q, "--all")
+                     .status,
+                 0);
     harness_until(turns_done() == sent + 1, 30000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();

@@ -81,8 +81,9 @@ Test(elsewhere, something_was_mounted_over_it)
     disk_mount("4m");
     w = ctl_worker(q, "-c", "1", "--", "sleep", "60");
     cr_assert_eq(mount("tmpfs", harness_state_dir(), "tmpfs", 0, "size=1m"), 0);
-    while (harness_queue_length(q) < 1)
-        (void)harness_try_send(q, "fills it", 8, 0);
+    harness_until(((void)harness_try_send(q, "fills it", 8, 0),
+                   harness_queue_length(q) == 1),
+                  SOON_MS);
     not_seen(w, q);
     cr_assert_eq(umount2(harness_state_dir(), 0), 0);
     harness_kill(w);
