@@ -18,7 +18,7 @@ static struct source *const s = &mq.source;
 static struct attention attention;
 static struct pool *no_pool;
 static struct source_death death;
-static unsigned deaths;
+static unsigned deaths, ends;
 
 static void changed(struct flow *flow)
 {
@@ -30,6 +30,12 @@ static void died(struct flow *flow, const struct source_death *d)
     (void)flow;
     death = *d;
     deaths++;
+}
+
+static void ended(struct gate *gate, const char *why, int status)
+{
+    (void)gate, (void)why, (void)status;
+    ends++;
 }
 
 static void setup(void)
@@ -51,7 +57,8 @@ static void setup(void)
     mq.source.attention = &attention;
     mq.folder = fixture_dir;
     mq.pool = &no_pool;
-    mq.events = (struct source_events){.changed = changed, .died = died};
+    mq.events = (struct source_events){
+        .changed = changed, .died = died, .ended = ended};
     cr_assert_eq(source_mq_open(&mq, &p), 0);
 }
 
@@ -396,6 +403,33 @@ Test(source_mq, a_kill_before_its_end_lends_a_cancelled_one_to_nobody_else)
     m = take_due(1);
     cr_assert_eq(m->seq, 1);
     cr_assert(m->flags & MESSAGE_CANCELLED);
+}
+
+/* ---- a queue with larger messages ---- */
+
+/* The spool calls the same code under its lock. */
+Test(source_mq, an_end_is_reported_after_the_take_that_found_the_reason)
+{
+    const struct queue_attr large = {.depth = 1, .message_size = 65};
+    int flags = QUEUE_RECEIVE | QUEUE_CREATE;
+    struct queue *fresh;
+    struct message *m;
+    char name[64];
+
+    snprintf(name, sizeof name, "/mqw-test-source-%d", (int)getpid());
+    snprintf(set.queue, sizeof set.queue, "%s", name);
+    cr_assert_eq(queue_open(&mq.queue, name, flags, NULL, NULL, NULL), 0);
+    queue_unlink(name);
+    cr_assert_eq(queue_open(&fresh, name, flags, &large, NULL, NULL), 0);
+    atomic_store(&mq.name_gone, true);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(s->ops->take(s, 0, 1, &m), -EAGAIN);
+    cr_expect_eq(ends, 0, "reported inside of take");
+    chore_run(&mq.large);
+    cr_expect_eq(ends, 1);
+    queue_close(&fresh);
+    queue_close(&mq.queue);
+    queue_unlink(name);
 }
 
 /* ---- how many wait ---- */

@@ -174,18 +174,30 @@ int mq_reopen_watch(struct source_mq *q, struct problem *p)
     return 0;
 }
 
-/* Stop the worker, because a message of the new queue may be larger than a
- * slot. The next start makes larger slots, and opens the queue. */
+/* Stop the worker. Run by the pool, because large_refuse is called under the
+ * lock of take, and an event of the source must come without one. */
+static int large_end(struct chore *chore)
+{
+    const struct source_mq *q = CONTAINER_OF(chore, struct source_mq, large);
+
+    q->events.ended(q->events.gate, "queue-messages-larger", EX_OSERR);
+    return 0;
+}
+
+/* Have the worker stopped, because a message of the new queue may be larger
+ * than a slot. The next start makes larger slots, and opens the queue. */
 static int large_refuse(struct source_mq *q, size_t size)
 {
-    if (!q->logged_large)
-        log_error("queue_messages_larger", F_STR("queue", q->set->queue),
-                  F_UINT("message_size", size),
-                  F_UINT("room", custody_body_bytes(q->custody)),
-                  F_STR("next", "start the worker again, which makes room in "
-                                "custody for messages of this size"));
+    if (q->logged_large)
+        return -EAGAIN;
+    log_error("queue_messages_larger", F_STR("queue", q->set->queue),
+              F_UINT("message_size", size),
+              F_UINT("room", custody_body_bytes(q->custody)),
+              F_STR("next", "start the worker again, which makes room in "
+                            "custody for messages of this size"));
     q->logged_large = true;
-    q->events.ended(q->events.gate, "queue-messages-larger", EX_OSERR);
+    source_mq_chore(q, &q->large, large_end, NS_PER_S, NS_PER_S);
+    chore_soon(&q->large);
     return -EAGAIN;
 }
 

@@ -57,6 +57,7 @@ struct source_mq {
     struct spool *_Atomic spool; /* t  spool_there once it is on; NULL: off */
     struct chore clock;          /* follows a clock that was set */
     struct chore wal;            /* empties a large -wal */
+    struct chore large;          /* t  ends the worker; see mq_reopen.c */
     struct slot **left; /* slots in use, by seq; from mq_runs to mq_recover */
     size_t left_count;
     atomic_bool store_gone; /* a  the store has lost its name (file_watch.c) */
@@ -168,8 +169,8 @@ static inline int source_mq_writable(const struct source_mq *q)
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
 }
 
-/* Prepare a chore of the source, which runs in the pool. Called on the engine's
- * thread. `most_ns` is the longest wait after a failed run. */
+/* Prepare a chore of the source, which runs in the pool. Called before any
+ * thread uses the chore. `most_ns` is the longest wait after a failed run. */
 static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
                                    int (*run)(struct chore *c),
                                    uint64_t first_ns, uint64_t most_ns)
