@@ -423,6 +423,24 @@ Test(envelope, one_that_is_made_says_what_a_message_of_a_posix_queue_said)
     cr_assert_eq(h.x_count, 1);
 }
 
+Test(envelope, all_x_lines_of_a_full_header_are_sent_and_read)
+{
+    const struct ulid id = {.bytes = {1}};
+    const struct envelope_change change = {.id = &id};
+    char text[HEADER_MAX + 100] = "MQW/1\n", why[HEADER_WHY];
+    struct header h;
+
+    for (int i = 0; i < 120; i++)
+        strcat(text, "x-a: b\n");
+    strcat(text, "\nbody");
+    cr_assert_eq(header_parse(text, strlen(text), &h, why), 0, "%s", why);
+    cr_assert_eq(envelope_make(&copy, 0, text, &h, &change), 0);
+    cr_assert_eq(envelope_read(&e, encode(&copy.properties), "body", 4, head),
+                 0);
+    envelope_copy_free(&copy);
+    cr_assert_eq(header_of("body").x_count, 120);
+}
+
 Test(envelope, a_failed_attempt_is_added_to_encoded_properties)
 {
     const struct ulid id = {.bytes = {1}};
