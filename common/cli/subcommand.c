@@ -280,10 +280,11 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     if (asked >= 0)
         return asked;
     word = verb_first(t, argc, argv);
-    if (word_among("--help|-h|help", word, strlen(word)) && argc > 2 &&
-        argv[2][0] != '-') {
-        line->help = true;
-        word = argv[2];
+    if (word_among("--help|-h|help", word, strlen(word)) && argc > 2) {
+        const char *verb = verb_first(t, argc - 1, argv + 1);
+
+        line->help = verb[0] != '-';
+        word = line->help ? verb : word;
     }
     if (word_among("--help|-h|help", word, strlen(word)))
         return help_tell(t, t->verb_count);

@@ -245,6 +245,10 @@ Test(verbs, help_needs_no_operands)
     cr_assert_not_null(strstr(said, "Usage: tool wipe"), "%s", said);
     cr_assert_eq(BEGINS("wipe", "--help"), 0);
     cr_assert_not_null(strstr(said, "Usage: tool wipe"), "%s", said);
+    cr_assert_eq(BEGINS("-j", "--help", "wipe"), 0);
+    cr_assert_not_null(strstr(said, "Usage: tool wipe"), "%s", said);
+    cr_assert_eq(BEGINS("--help", "--dir", "list", "wipe"), 0);
+    cr_assert_not_null(strstr(said, "Usage: tool wipe"), "%s", said);
     cr_assert_eq(BEGINS("help", "wpie"), EX_USAGE);
     cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
     cr_assert_eq(BEGINS("--version"), 0);
