@@ -137,7 +137,7 @@ static int number_read(const struct option_row *row, const char *text,
     } else if (digit) { /* strtoumax would accept a sign and spaces */
         errno = 0;
         value = strtoumax(text, &end, row->type == OPT_OCTAL ? 8 : 10);
-        if (!*end || (*end == row->unit && !end[1]))
+        if (!*end || (row->unit && strcmp(end, row->unit) == 0))
             rc = errno || value > INT64_MAX ? -ERANGE : 0;
     }
     if (rc == -EINVAL) {
@@ -153,6 +153,8 @@ static int number_read(const struct option_row *row, const char *text,
                      row->words ? ", or " : "", row->words ? row->words : "");
         else
             range_print(row, give);
+        if (row->unit)
+            text_append(give, sizeof give, ", or N%s", row->unit);
         return value_refuse(row, text, flaw, give, p);
     }
     if (rc == 0 && value < row->min)

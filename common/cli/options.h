@@ -59,7 +59,7 @@ struct option_row {
                           the flag */
     const char *under; /* heading in --help of this row and those behind it; the
                           first row's NULL is "Options" */
-    char unit;         /* OPT_NUMBER: may follow the digits, like '%' */
+    const char *unit;  /* OPT_NUMBER: may follow the digits, like "%" */
     char old_letter;   /* read like `letter`, and listed nowhere */
     const char *elsewhere; /* what other programs call it: "retries|tries" */
     /* Only for options of the worker: */

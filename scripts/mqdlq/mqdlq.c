@@ -138,8 +138,8 @@ static const struct option_row flags[] = {
      .min = NS_PER_MS, .max = DURATION_MAX, AT(canary_ns), SEEN(has_canary),
      .help = "with --canary on a broker: assume that the canary is done if it "
              "has not died DUR after a worker took it"},
-    {"rate", 0, OPT_NUMBER, .verbs = V(REPLAY), .value = "N", .min = 1,
-     .max = 1000000000, AT(rate), .help = "send N a second"},
+    {"rate", 0, OPT_NUMBER, .verbs = V(REPLAY), .value = "N[/s]", .min = 1,
+     .max = 1000000000, .unit = "/s", AT(rate), .help = "send N a second"},
     {"wait", 0, OPT_DURATION, .verbs = V(EDIT), .value = "DUR",
      .max = DURATION_MAX, AT(wait_ns), SEEN(has_wait),
      .help = "wait at most DUR for room in the queue; without this, as long "

@@ -86,8 +86,8 @@ static const struct option_row rows[] = {
      .help = "one message for each NUL-terminated record"},
     {"repeat", 0, OPT_NUMBER, .value = "N", .min = 1, .max = COUNT_MAX,
      .preset = "1", AT(repeat), .help = "send each message N times"},
-    {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000, AT(rate),
-     .help = "send N messages a second"},
+    {"rate", 0, OPT_NUMBER, .value = "N[/s]", .min = 1, .max = 1000000000,
+     .unit = "/s", AT(rate), .help = "send N messages a second"},
     {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
      SEEN(has_wait), .under = "If the queue is full",
      .help = "for each message, wait at most DUR for room in a full queue; "

@@ -160,7 +160,7 @@ static const struct option_row rows[] = {
      .help = "how long a failed message waits: exp:BASE,MAX, or a list like "
              "1s,5s,30s whose last entry repeats"},
     {"jitter", 0, OPT_NUMBER, .value = "PERCENT", .max = PERCENT_MAX,
-     .preset = "20", .unit = '%', AT(jitter_percent), LIVE, LIBRARY(jitter),
+     .preset = "20", .unit = "%", AT(jitter_percent), LIVE, LIBRARY(jitter),
      .help = "random extra wait, up to this share of the backoff; a retry is "
              "never earlier than its backoff"},
     {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,

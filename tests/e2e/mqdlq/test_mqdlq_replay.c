@@ -391,7 +391,7 @@ Test(replay, rate_paces)
 {
     const char *q = three_letters();
     uint64_t start = harness_now_ms();
-    good(dlq("replay", "--rate", "10", "--all", q));
+    good(dlq("replay", "--rate", "10/s", "--all", q));
     cr_assert_geq(harness_now_ms() - start, 200);
 }
 

@@ -364,7 +364,7 @@ Test(mqsend, rate_paces_the_messages)
     const char *q = harness_queue(0, 0);
     uint64_t start = harness_now_ms();
     cr_assert_eq(
-        harness_run("mqsend", "--rate", "50", "--repeat", "10", q, "x").status,
+        harness_run("mqsend", "--rate", "50/s", "--repeat", "10", q, "x").status,
         0);
     cr_assert_geq(harness_now_ms() - start, 180);
     cr_assert_eq(harness_queue_length(q), 10);
@@ -525,6 +525,7 @@ Test(mqsend, what_makes_no_sense_is_64)
     REFUSED(q, "x", "-p", "-1");
     REFUSED(q, "x", "--repeat", "0");
     REFUSED(q, "x", "--rate", "0");
+    REFUSED(q, "x", "--rate", "5/m");
     REFUSED(q, "x", "--header", "trace=1");
     REFUSED(q, "x", "--header", "x-a");
     REFUSED(q, "x", "--header", "x-a=1", "--header", "x-a=2");

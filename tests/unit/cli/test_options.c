@@ -58,7 +58,7 @@ static const struct option_row rows[] = {
     {.name = "message-size", .type = OPT_SIZE, .value = "SIZE", .min = 1,
      .max = 16 << 20, AT(size), .help = "room for one message"},
     {.name = "queue-depth", .type = OPT_NUMBER, .value = "N", AT(depth),
-     .old_letter = 'n', .unit = '%', .help = "room for messages"},
+     .old_letter = 'n', .unit = "%", .help = "room for messages"},
     {.name = "mode", .type = OPT_OCTAL, .value = "OCTAL", .max = 0777,
      .preset = "0600", AT(mode), .help = "permissions of a new queue"},
     {.name = "log-format", .type = OPT_CHOICE, .words = "text|json|none",
@@ -322,7 +322,7 @@ Test(options, bad_numbers_name_flag_value_and_range)
                  "--queue-depth: \"9223372036854775808\" is too large; give "
                  "at most 9223372036854775807");
     refuse_check("--queue-depth x",
-                 "--queue-depth: \"x\" is not a number; give 0 or more");
+                 "--queue-depth: \"x\" is not a number; give 0 or more, or N%");
 }
 
 Test(options, empty_values_are_refused)
@@ -482,12 +482,14 @@ Test(options, a_number_may_have_its_unit_and_no_other)
     struct run *r = run_good("--queue-depth 20%");
     cr_expect_eq(r->set.depth, 20);
     free(r);
-    refuse_check("--queue-depth 20%%",
-                 "--queue-depth: \"20%%\" is not a number; give 0 or more");
-    refuse_check("--queue-depth 20s",
-                 "--queue-depth: \"20s\" is not a number; give 0 or more");
+    refuse_check(
+        "--queue-depth 20%%",
+        "--queue-depth: \"20%%\" is not a number; give 0 or more, or N%");
+    refuse_check(
+        "--queue-depth 20s",
+        "--queue-depth: \"20s\" is not a number; give 0 or more, or N%");
     refuse_check("--queue-depth %",
-                 "--queue-depth: \"%\" is not a number; give 0 or more");
+                 "--queue-depth: \"%\" is not a number; give 0 or more, or N%");
     refuse_check("-c 20%", "--max-concurrency: \"20%\" is not a number; give "
                            "1 to 1024");
 }
