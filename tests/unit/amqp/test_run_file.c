@@ -1,5 +1,6 @@
 /* test_run_file.c - what this machine knows of a broker's messages */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,34 @@ Test(run_file, a_crash_counts_once_and_knows_whether_it_was_alone)
     cr_assert_eq(run_file_crashes(f, &k, &alone), 2);
     cr_assert(alone);
     cr_assert_eq(run_file_crashes(f, &other, &alone), 1);
+}
+
+/* Change one number of the file, as a kill may leave it. */
+static void file_write(off_t at, const void *from, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    cr_assert_eq(pwrite(fd, from, size, at), (ssize_t)size);
+    close(fd);
+}
+
+/* The numbers of bytes are those of struct run_layout. */
+Test(run_file, a_kill_while_crashes_are_counted_counts_none_twice)
+{
+    const uint32_t running = 1;
+    struct run_key k = key(1, 0);
+    uint64_t before = number + 1;
+    bool alone;
+
+    for (uint64_t i = 0; i < 2; i++) {
+        run_file_run(f, 0, &k, before + i);
+        cr_assert_eq(run_file_crashed(f), 1);
+    }
+    file_write(64 + 24, &before, sizeof before); /* the entry's run */
+    file_write(64 + 256 * 40, &running, sizeof running);
+    again();
+    cr_assert_eq(run_file_crashed(f), 1);
+    cr_assert_eq(run_file_crashes(f, &k, &alone), 2);
 }
 
 Test(run_file, what_was_settled_is_known_and_its_crashes_are_not)

@@ -37,7 +37,7 @@ struct run_slot {
     _Atomic int32_t group;
     uint64_t mark, start, seq;
     struct run_key key;
-    uint64_t spare;
+    uint64_t crashes; /* of its message, with this run; 0: not counted yet */
 };
 
 struct run_crash {
@@ -171,6 +171,7 @@ void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
     s->seq = seq;
     s->mark = seq;
     s->start = 0;
+    s->crashes = 0;
     atomic_store_explicit(&s->group, 0, memory_order_relaxed);
     atomic_store_explicit(&s->state, RUN_RUNNING, memory_order_release);
 }
@@ -225,8 +226,12 @@ static struct run_crash *crash_find(const struct run_file *f,
     return NULL;
 }
 
-/* Crash after an entry has the number of its run, before the slot of the run is
- * free: the next start finds that number, and does not count the run again. */
+/* Crash before the slot has the new count: nothing has changed. After that,
+ * before the entry has the number of the run: the next start writes the count
+ * of the slot again, which changes nothing. Before the slot is free: the next
+ * start finds the number of the run in the entry, and does not count again.
+ * An entry without a number is free, so a new one counts only when it is
+ * complete. */
 unsigned run_file_crashed(struct run_file *f)
 {
     unsigned n = 0;
@@ -234,16 +239,21 @@ unsigned run_file_crashed(struct run_file *f)
     for (unsigned i = 0; i < RUN_SLOTS; i++)
         n += slot_is_running(&f->map->slots[i]);
     for (unsigned i = 0; n && i < RUN_SLOTS; i++) {
-        const struct run_slot *s = &f->map->slots[i];
+        struct run_slot *s = &f->map->slots[i];
         struct run_crash *c = crash_find(f, &s->key);
 
         if (!slot_is_running(s) || (c && c->seq == s->seq))
             continue;
         if (!c) {
             c = &f->map->crashes[f->map->crash_at++ % CRASHES];
+            c->seq = 0;
+            atomic_signal_fence(memory_order_release);
             *c = (struct run_crash){.key = s->key};
         }
-        c->crashes++;
+        if (s->crashes == 0)
+            s->crashes = c->crashes + 1;
+        atomic_signal_fence(memory_order_release);
+        c->crashes = (uint32_t)s->crashes;
         c->alone = n == 1;
         atomic_signal_fence(memory_order_release);
         c->seq = s->seq;
