@@ -403,7 +403,7 @@ static unsigned request_check(struct visit *v, const char *method,
     const struct serve_route *route = v->ask.path.route;
     const char *type = header_find(v, "Content-Type");
     bool open; /* no token is needed */
-    char host[100];
+    char host[100], below[128];
 
     v->host = "";
     (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, header_count, v);
@@ -431,11 +431,13 @@ static unsigned request_check(struct visit *v, const char *method,
         return header_find(v, "Authorization") && token_wrong_count() ? 429
                                                                       : 401;
     guest_known(v->c, is_signed_in(v));
-    snprintf(text, sizeof text, "this path does not allow %.20s; give %s",
-             method, v->ask.path.allow);
-    *why = status == 404   ? "there is nothing at that path"
-           : status == 405 ? text
-                           : "no path allows that method";
+    if (status == 404)
+        snprintf(text, sizeof text, "there is nothing at that path%s",
+                 serve_queue_list(url, below, sizeof below));
+    else
+        snprintf(text, sizeof text, "this path does not allow %.20s; give %s",
+                 method, v->ask.path.allow);
+    *why = status == 501 ? "no path allows that method" : text;
     if (!route)
         return (unsigned)status;
     *why = route->write ? write_flaw(v) : NULL;

@@ -359,7 +359,9 @@ Test(serve, a_refusal_is_for_who_asked_and_says_what_would_do)
         {"PUT", "/api/v1/queues/x/settings", "", 501, "problem+json"},
         {"DELETE", "/api/v1/queues/x/settings", "", 405,
          "Allow: GET, HEAD, PATCH\r\n"},
-        {"GET", "/api/v1/queues/x/dead", "", 404, "nothing at that path"},
+        {"GET", "/api/v1/queues/x/dead", "", 404,
+         "nothing at that path; below a queue there are history, settings, "
+         "messages, groups, letters"},
         {"GET", "/api/v1/queues/x/ause", "", 404, "nothing at that path"},
         {"GET", "/api/v1/queues/x/drain", "", 405, "give POST"},
         {"POST", "/api/v1/jobs/1", "", 405, "Allow: GET, HEAD, DELETE\r\n"},

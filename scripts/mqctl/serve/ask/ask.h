@@ -116,6 +116,10 @@ struct serve_path {
 int serve_path_read(struct serve_path *out, const char *method,
                     const char *path);
 
+/* Return "; below a queue there are history, ..." if the path is one of a
+ * queue, else "". */
+const char *serve_queue_list(const char *path, char *out, size_t room);
+
 /* Return the query of that name if `allowed` has its bit, else QUERY_COUNT. */
 enum serve_query serve_query_find(const char *name, unsigned allowed);
 /* Print the names of these bits: "error, reason"; "no names" without any. */

@@ -97,6 +97,27 @@ const char *serve_query_list(unsigned allowed, char *out, size_t room)
     return out;
 }
 
+const char *serve_queue_list(const char *path, char *out, size_t room)
+{
+    static const char queue[] = API "/queues/{q}/";
+    size_t n = 0;
+
+    *out = '\0';
+    if (strncmp(path, queue, strlen(API "/queues/")) != 0)
+        return out;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const char *name = routes[i].pattern + sizeof queue - 1;
+
+        if (strcmp(routes[i].method, "GET") == 0 && n < room &&
+            strncmp(routes[i].pattern, queue, sizeof queue - 1) == 0 &&
+            !strchr(name, '/'))
+            n +=
+                (size_t)snprintf(out + n, room - n, "%s%s",
+                                 n ? ", " : "; below a queue there are ", name);
+    }
+    return out;
+}
+
 bool serve_number_read(const char *text, int64_t *out)
 {
     int64_t n = 0;
