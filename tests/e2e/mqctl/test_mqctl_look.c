@@ -770,7 +770,8 @@ Test(mqctl_look, doctor_tries_whether_another_queue_fits)
              (int)harness_pid(w), q);
     cr_assert_not_null(strstr(r.out, line), "%s", r.out);
     /* Other tests may try a queue at the same time. */
-    harness_until(!strstr(ctl_out("queues", NULL), "probe"), SOON_MS);
+    harness_until(!strstr(ctl_out("queues", NULL), "/mqworker-probe-"),
+                  SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
