@@ -415,13 +415,15 @@ static int last_open(struct runtimedir *r, const struct runtimedir_wish *wish,
     char looked[LOOKED] = "";
     char root[PATH_MAX];
 
+    strlcpy(root, home, sizeof root);
+    (void)file_parent(root);
     if (!in_memory(r->was, looked) && !wish->allow_disk)
         return problem_set(
             p, EX_CONFIG, EXDEV,
             "messages in flight are on disk, in %s; nothing was changed. "
             "Start the worker with --allow-disk-custody once, finish these "
             "messages with `mqctl drain %s`, then start it without",
-            looked, SHELL_QUEUE(strrchr(home, '/')));
+            looked, STATEDIR_OPERAND(root, strrchr(home, '/')));
     strlcpy(r->folder, r->was, sizeof r->folder);
     if (folder_same(r->folder, home))
         return 0;
@@ -465,7 +467,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
             "changed. Start the worker once without " FLAG ", finish these "
             "messages with `mqctl drain %s`, then start it with the new "
             "directory",
-            out->was, root, SHELL_QUEUE(strrchr(home, '/')));
+            out->was, root, STATEDIR_OPERAND(dir->root, strrchr(home, '/')));
     if (!out->folder[0])
         err = memory_open(out, root,
                           !wish->dir && folder_variable("RUNTIME_DIRECTORY"),

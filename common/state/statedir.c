@@ -60,6 +60,18 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
     return 0;
 }
 
+const char *statedir_operand(const char *root, const char *queue, char *out,
+                             size_t room)
+{
+    char usual[PATH_MAX], word[SHELL_WORD_ROOM(STORE_PATH)];
+
+    if (statedir_root(usual, NULL, NULL) == 0 && strcmp(root, usual) == 0)
+        return shell_word(queue, out, room);
+    snprintf(out, room, "--state-dir %s %s",
+             shell_word(root, word, sizeof word), SHELL_QUEUE(queue));
+    return out;
+}
+
 int statedir_refuse(const char *root, int err, struct problem *p)
 {
     if (err == EACCES && folder_others(root, &folder_state, p))

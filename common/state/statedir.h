@@ -37,6 +37,12 @@ struct statedir {
  * for root, $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Looks at no
  * file. */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
+/* Return the operand of a command about a queue as shell words, "/orders", with
+ * "--state-dir DIR " first if a program finds another directory by itself. */
+const char *statedir_operand(const char *root, const char *queue, char *out,
+                             size_t room);
+#define STATEDIR_OPERAND(root, queue) \
+    statedir_operand(root, queue, (char[2048]){0}, 2048)
 
 /* Fill `p` because the state directory `root` could not be opened, with errno
  * `err`; returns -err. */

@@ -378,7 +378,8 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
                      "%s was moved or removed under its running worker. If it "
                      "was moved, move it back; if it was removed, the worker "
                      "restores it within seconds; mqctl doctor %s shows which",
-                     path, SHELL_QUEUE(dir.folder + strlen(dir.root)));
+                     path,
+                     STATEDIR_OPERAND(dir.root, dir.folder + strlen(dir.root)));
         return -EINVAL;
     }
     if (phase == WORKER_PHASE_SERVING &&
@@ -392,7 +393,7 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
                      "was moved or removed. Run mqctl doctor %s, follow its "
                      "advice, then try again",
                      path, (int)h.pid,
-                     SHELL_QUEUE(dir.folder + strlen(dir.root)));
+                     STATEDIR_OPERAND(dir.root, dir.folder + strlen(dir.root)));
         return -EINVAL;
     }
     err = store_open(&ctx->store, path, create, p);

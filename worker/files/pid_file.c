@@ -105,6 +105,7 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                        struct problem *p)
 {
     const char *path = l->path;
+    char root[PATH_MAX];
     pid_t owner;
     bool held = worker_lock_look(path, &owner) == WORKER_RUNS;
     bool ended = !held || owner_is_dying(owner) || !owner_has_open(owner, path);
@@ -151,12 +152,15 @@ static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                            "this state directory: pid %d (%s). Stop it with "
                            "kill %d, or give this worker its own --state-dir",
                            queue, (int)owner, path, (int)owner);
+    strlcpy(root, l->folder_path, sizeof root);
+    (void)file_parent(root);
     return problem_set(
         p, EX_UNAVAILABLE, EEXIST,
         "queue %s already has a consumer: pid %d (%s); "
         "stop it with mqctl stop %s, or let it run more handlers "
         "at the same time: mqctl set %s max-concurrency=N",
-        queue, (int)owner, path, SHELL_QUEUE(queue), SHELL_QUEUE(queue));
+        queue, (int)owner, path, STATEDIR_OPERAND(root, queue),
+        STATEDIR_OPERAND(root, queue));
 }
 
 bool pid_file_has_folder(const struct pid_file *l)

@@ -422,7 +422,8 @@ int move_run(const struct options *o)
         status = complain(EX_UNAVAILABLE,
                           "worker %d is running on %s; stop it first: mqctl "
                           "drain --wait %s",
-                          (int)v->pid, m.queue, SHELL_QUEUE(m.queue));
+                          (int)v->pid, m.queue,
+                          STATEDIR_OPERAND(v->dir.root, m.queue));
     else if (!v->has_queue && v->has_folder)
         status = complain(EX_NOINPUT,
                           "queue %s does not exist any more. To move its saved "
@@ -434,7 +435,7 @@ int move_run(const struct options *o)
                           "--on-dead has not run for all dead letters of %s "
                           "yet; start its worker, then stop it and move again: "
                           "mqctl drain --wait %s",
-                          m.queue, SHELL_QUEUE(m.queue));
+                          m.queue, STATEDIR_OPERAND(v->dir.root, m.queue));
     else if (!v->has_queue)
         status = complain_of(&v->no_queue);
     else

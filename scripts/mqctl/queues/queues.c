@@ -229,7 +229,7 @@ static int removal_check(struct snapshot *v, bool orphan)
             EX_UNAVAILABLE,
             "worker %d is running on %s, and would create it again; stop it "
             "first, with mqctl drain --wait %s, or give --force",
-            (int)v->pid, v->queue, queue);
+            (int)v->pid, v->queue, STATEDIR_OPERAND(v->dir.root, v->queue));
     /* A worker with another state directory may have the queue open. */
     if (v->has_queue && holder_find(&h, v->queue, NULL))
         return h.there
@@ -562,7 +562,7 @@ static int forget_one(const struct options *o, const char *name)
             EX_UNAVAILABLE,
             "worker %d is running on %s; stop it first, with mqctl stop "
             "--wait %s",
-            (int)v.pid, v.queue, SHELL_QUEUE(v.queue));
+            (int)v.pid, v.queue, STATEDIR_OPERAND(v.dir.root, v.queue));
     else if (v.worker == SNAPSHOT_UNSEEN)
         status = complain(v.no_live.status,
                           "cannot tell whether a worker is running on %s: %s",

@@ -112,8 +112,9 @@ static int gone_wait(const struct options *o, const struct ordered *w,
                      "waiting for worker %d of %s to exit: handlers are "
                      "running; mqctl status %s shows them, mqctl quit %s "
                      "terminates them",
-                     (int)w->pid, w->queue, SHELL_QUEUE(w->queue),
-                     SHELL_QUEUE(w->queue));
+                     (int)w->pid, w->queue,
+                     STATEDIR_OPERAND(w->dir.root, w->queue),
+                     STATEDIR_OPERAND(w->dir.root, w->queue));
         err = ask_until_gone(&w->dir, w->pid, left - first);
     }
     if (!err) {
@@ -127,7 +128,8 @@ static int gone_wait(const struct options *o, const struct ordered *w,
         "running; see mqctl status %s, or terminate them with mqctl "
         "quit %s",
         (int)w->pid, w->queue, duration_print(o->wait_ns, time),
-        SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
+        STATEDIR_OPERAND(w->dir.root, w->queue),
+        STATEDIR_OPERAND(w->dir.root, w->queue));
 }
 
 /* Remove the note of a pause while no worker is running, so that the next

@@ -108,7 +108,8 @@ Test(amqp_move, all_of_it_goes_there_with_what_it_says)
     harness_wait_log(w, "event=dead", 20000);
     r = MOVE(q, OP);
     cr_assert_eq(r.status, 69, "%d %s", r.status, r.err);
-    cr_assert_not_null(strstr(r.err, "mqctl drain --wait"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "mqctl drain --wait --state-dir /"), "%s",
+                       r.err);
     cr_assert_eq(harness_stop(w, 20000), 0);
     r = harness_run("mqsend", "--header", "x-who=me", "--print-id", q, "first");
     cr_assert_eq(r.status, 0, "%s", r.err);

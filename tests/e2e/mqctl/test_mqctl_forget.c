@@ -187,7 +187,8 @@ Test(mqctl_forget, never_under_a_worker_and_not_while_the_queue_is_there)
     struct harness_result r = ctl("forget", "--force", q);
 
     cr_assert_eq(r.status, 69);
-    cr_assert_not_null(strstr(r.err, "mqctl stop --wait"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "mqctl stop --wait --state-dir /"), "%s",
+                       r.err);
     cr_assert(there("", q));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     r = ctl("forget", q);

@@ -322,7 +322,8 @@ Test(mqctl_look, remove_refuses_a_queue_that_a_worker_consumes)
     struct harness_result r = ctl("remove", q);
 
     cr_assert_eq(r.status, 69);
-    cr_assert_not_null(strstr(r.err, "mqctl drain"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "mqctl drain --wait --state-dir /"), "%s",
+                       r.err);
     cr_assert_eq(harness_queue_length(q), 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

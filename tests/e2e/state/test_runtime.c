@@ -433,12 +433,13 @@ Test(runtime, another_directory_is_refused_until_the_messages_are_done)
 {
     const char *q = harness_queue(0, 0);
     const char *other = harness_path("%s/other", harness_runtime_dir());
-    char was[300], drain[100], env[300];
+    char was[300], drain[600], env[300];
     struct harness_process *w;
     struct harness_result r;
 
     snprintf(was, sizeof was, "%s", folder(q));
-    snprintf(drain, sizeof drain, "`mqctl drain %s`", q);
+    snprintf(drain, sizeof drain, "`mqctl drain --state-dir %s %s`",
+             harness_state_dir(), q);
     snprintf(env, sizeof env, "RUNTIME_DIRECTORY=%s", other);
     killed_over(q, "moved");
     r = harness_run("mqworker", "--state-dir", harness_state_dir(),

@@ -323,7 +323,7 @@ Test(worker_files, mqdlq_calls_a_moved_store_moved)
     cr_assert_eq(r.status, 75);
     cr_assert(strstr(r.err, "moved or removed") &&
                   strstr(r.err, "move it back") &&
-                  strstr(r.err, "mqctl doctor /"),
+                  strstr(r.err, "mqctl doctor --state-dir /"),
               "%s", r.err);
     shell(q, "mv $S/x $S/store.db");
     cr_assert_eq(harness_stop(w, 10000), 0);
@@ -457,7 +457,10 @@ Test(worker_files, a_removed_pidfile_lets_no_second_worker_in)
     second = harness_worker(q, GOOD_ONLY);
     cr_assert_eq(harness_wait(second, 5000), 69);
     why = harness_stderr(second, NULL);
-    cr_assert(strstr(why, pid) && strstr(why, "mqctl stop /"), "%s", why);
+    char stop[600];
+    snprintf(stop, sizeof stop, "mqctl stop --state-dir %s %s,",
+             harness_state_dir(), q);
+    cr_assert(strstr(why, pid) && strstr(why, stop), "%s", why);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert(!harness_exists(file(q, "worker.pid")));
 }

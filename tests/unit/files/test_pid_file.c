@@ -161,7 +161,9 @@ Test(lock, living_owner_is_refused_with_69_and_its_pid)
     cr_assert(strstr(p.text, pid), "%s", p.text);
     cr_assert(strstr(p.text, "/orders"), "%s", p.text);
     cr_assert(strstr(p.text, "max-concurrency"), "%s", p.text);
-    cr_assert_null(strstr(p.text, "--state-dir"),
+    cr_assert(strstr(p.text, "mqctl stop --state-dir /tmp /orders,"), "%s",
+              p.text);
+    cr_assert_null(strstr(p.text, "another --state-dir"),
                    "with this advice the queue would have two consumers: %s",
                    p.text);
     owner_kill(&o);

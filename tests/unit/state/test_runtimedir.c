@@ -582,7 +582,7 @@ Test(runtimedir, another_directory_is_refused_while_messages_are_in_flight)
     snprintf(other, sizeof other, "%s/other", memory);
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
     refused("a", other, -EBUSY, folder_in(memory, "a"));
-    refused("a", other, -EBUSY, "mqctl drain /orders");
+    refused("a", other, -EBUSY, "mqctl drain --state-dir /");
     cr_assert(access(other, F_OK) < 0, "a folder was made there");
     r = started_at("a", NULL); /* as the line says */
     cr_assert_str_eq(r.folder, folder_in(memory, "a"));
