@@ -3,7 +3,7 @@
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve_browser, .init = harness_init, .fini = harness_fini,
-          .timeout = 300);
+          .timeout = 900);
 
 static const char hostile[] =
     "{\"x\":\"<script>alert(1)</script>\",\"y\":\"'><img src=x "
