@@ -407,7 +407,7 @@ Test(source_mq, a_kill_before_its_end_lends_a_cancelled_one_to_nobody_else)
 
 /* ---- a queue with larger messages ---- */
 
-/* The spool calls the same code under its lock. */
+/* spool_take calls large_refuse under spool.mtx. */
 Test(source_mq, an_end_is_reported_after_the_take_that_found_the_reason)
 {
     const struct queue_attr large = {.depth = 1, .message_size = 65};

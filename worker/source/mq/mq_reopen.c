@@ -174,9 +174,9 @@ int mq_reopen_watch(struct source_mq *q, struct problem *p)
     return 0;
 }
 
-/* Stop the worker. Run by the pool, because large_refuse is called under the
- * lock of take, and an event of the source must come without one. */
-static int large_end(struct chore *chore)
+/* large_refuse cannot call `ended` itself, because it holds the lock of take, or
+ * that of the spool, and a source holds no lock during an event. */
+int mq_large_end(struct chore *chore)
 {
     const struct source_mq *q = CONTAINER_OF(chore, struct source_mq, large);
 
@@ -184,8 +184,8 @@ static int large_end(struct chore *chore)
     return 0;
 }
 
-/* Have the worker stopped, because a message of the new queue may be larger
- * than a slot. The next start makes larger slots, and opens the queue. */
+/* Refuse the new queue, because its messages may be larger than a slot, and end
+ * the worker. The next start makes larger slots, and opens the queue. */
 static int large_refuse(struct source_mq *q, size_t size)
 {
     if (q->logged_large)
@@ -196,8 +196,7 @@ static int large_refuse(struct source_mq *q, size_t size)
               F_STR("next", "start the worker again, which makes room in "
                             "custody for messages of this size"));
     q->logged_large = true;
-    source_mq_chore(q, &q->large, large_end, NS_PER_S, NS_PER_S);
-    chore_soon(&q->large);
+    chore_after(&q->large, 0);
     return -EAGAIN;
 }
 

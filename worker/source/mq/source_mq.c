@@ -767,6 +767,7 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     atomic_store(&q->source.timeout_most_ns, q->set->max_timeout_ns);
     source_mq_chore(q, &q->clock, clock_follow, NS_PER_S, 30 * NS_PER_S);
     source_mq_chore(q, &q->wal, wal_empty, WAL_EMPTY_NS, 300 * NS_PER_S);
+    source_mq_chore(q, &q->large, mq_large_end, NS_PER_S, NS_PER_S);
     q->fill = custody_fill(q->custody);
     q->lents = calloc(most, sizeof *q->lents);
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
@@ -811,6 +812,7 @@ void source_mq_close(struct source_mq *q)
     if (q->timers) {
         timers_cancel_sync(q->timers, &q->clock.timer);
         timers_cancel_sync(q->timers, &q->wal.timer);
+        timers_cancel_sync(q->timers, &q->large.timer);
     }
     if (q->lents)
         store_watch_wal(q->store, NULL, NULL);

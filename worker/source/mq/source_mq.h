@@ -57,7 +57,7 @@ struct source_mq {
     struct spool *_Atomic spool; /* t  spool_there once it is on; NULL: off */
     struct chore clock;          /* follows a clock that was set */
     struct chore wal;            /* empties a large -wal */
-    struct chore large;          /* t  ends the worker; see mq_reopen.c */
+    struct chore large;          /* ends the worker; see mq_large_end */
     struct slot **left; /* slots in use, by seq; from mq_runs to mq_recover */
     size_t left_count;
     atomic_bool store_gone; /* a  the store has lost its name (file_watch.c) */
@@ -131,6 +131,9 @@ int mq_keep(struct source *s,
 /* Watch the worker's queue: q->name_gone is set when its name is removed. The
  * engine's thread (mq_reopen.c). */
 int mq_reopen_watch(struct source_mq *q, struct problem *p);
+/* End the worker, because the queue has larger messages than it has room for.
+ * The run of q->large. */
+int mq_large_end(struct chore *chore);
 /* Open the name again, when the old queue is empty. Called by mq_fetch, under
  * its lock. After -errno the old queue stays. */
 int mq_reopen_now(struct source_mq *q);
@@ -169,8 +172,8 @@ static inline int source_mq_writable(const struct source_mq *q)
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
 }
 
-/* Prepare a chore of the source, which runs in the pool. Called before any
- * thread uses the chore. `most_ns` is the longest wait after a failed run. */
+/* Prepare a chore of the source, which runs in the pool. Called on the engine's
+ * thread. `most_ns` is the longest wait after a failed run. */
 static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
                                    int (*run)(struct chore *c),
                                    uint64_t first_ns, uint64_t most_ns)
