@@ -116,7 +116,7 @@ struct serve_path {
 int serve_path_read(struct serve_path *out, const char *method,
                     const char *path);
 
-/* Return "; below a queue there are history, ..." if the path is one of a
+/* Return "; below a queue there are history, ..." for a path one step below a
  * queue, else "". */
 const char *serve_queue_list(const char *path, char *out, size_t room);
 

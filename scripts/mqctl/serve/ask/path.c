@@ -105,12 +105,17 @@ const char *serve_queue_list(const char *path, char *out, size_t room)
     *out = '\0';
     if (strncmp(path, queue, strlen(API "/queues/")) != 0)
         return out;
+    path = strchr(path + strlen(API "/queues/"), '/');
+    if (!path || strchr(path + 1, '/'))
+        return out;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        const char *name = routes[i].pattern + sizeof queue - 1;
+        const char *name = routes[i].pattern;
 
-        if (strcmp(routes[i].method, "GET") == 0 && n < room &&
-            strncmp(routes[i].pattern, queue, sizeof queue - 1) == 0 &&
-            !strchr(name, '/'))
+        if (strcmp(routes[i].method, "GET") != 0 || n >= room ||
+            strncmp(name, queue, sizeof queue - 1) != 0)
+            continue;
+        name += sizeof queue - 1;
+        if (!strchr(name, '/'))
             n +=
                 (size_t)snprintf(out + n, room - n, "%s%s",
                                  n ? ", " : "; below a queue there are ", name);
