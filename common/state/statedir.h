@@ -37,8 +37,9 @@ struct statedir {
  * for root, $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Looks at no
  * file. */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
-/* Return the operand of a command about a queue as shell words, "/orders", with
- * "--state-dir DIR " first if a program finds another directory by itself. */
+/* Return the arguments that name a queue in a command, as shell words:
+ * "/orders", or "--state-dir DIR /orders" if programs without $STATE_DIRECTORY
+ * would look in another directory. */
 const char *statedir_operand(const char *root, const char *queue, char *out,
                              size_t room);
 #define STATEDIR_OPERAND(root, queue) \

@@ -117,6 +117,23 @@ static void clear_environment(void)
     unsetenv("HOME");
 }
 
+static void expect_operand(const char *root, const char *want)
+{
+    cr_assert_str_eq(STATEDIR_OPERAND(root, "/a b"), want);
+}
+
+Test(statedir, advice_names_a_directory_that_is_not_the_usual_one)
+{
+    become_other();
+    clear_environment();
+    setenv("HOME", "/home/u", 1);
+    expect_operand("/home/u/.local/state/mqworker", "'/a b'");
+    expect_operand("/it's", "--state-dir '/it'\\''s' '/a b'");
+    setenv("STATE_DIRECTORY", "/var/lib/a",
+           1); /* the reader's shell has none */
+    expect_operand("/var/lib/a", "--state-dir /var/lib/a '/a b'");
+}
+
 Test(statedir, flag_then_systemd_then_home)
 {
     become_other();
