@@ -156,7 +156,7 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
                   size_t body_size, char head[HEADER_MAX])
 {
     struct header h = {.size = body_size, .fields = HEADER_ID | HEADER_SIZE};
-    struct header_x x[HEADER_X_MOST];
+    struct header_x x[HEADER_X_FIT];
     const amqp_basic_properties_t *p;
     const amqp_table_t *t;
     size_t x_count = 0;
@@ -222,7 +222,7 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
     else if (value_find(t, "mqw-timeout"))
         out->wrong = "mqw-timeout is not a number of ms above 0";
     /* Keep the producer's own lines, as many as there is room for. */
-    for (int i = 0; i < t->num_entries && x_count < HEADER_X_MOST; i++) {
+    for (int i = 0; i < t->num_entries && x_count < HEADER_X_FIT; i++) {
         amqp_bytes_t key = t->entries[i].key;
 
         if (!field_begins(key, OURS) && !field_is_brokers(key) &&
@@ -434,7 +434,7 @@ void envelope_copy_free(struct envelope_copy *c)
 }
 
 #define ADDED_ROOM   65536 /* for properties; history and stderr have 8 KiB */
-#define MADE_ENTRIES (HEADER_X_MOST + 5) /* and sent, expires, timeout, ... */
+#define MADE_ENTRIES (HEADER_X_FIT + 5) /* and sent, expires, timeout, ... */
 
 int envelope_attempt_add(amqp_bytes_t *out, amqp_bytes_t raw,
                          const struct ulid *id,

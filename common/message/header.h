@@ -28,7 +28,7 @@
 #define HEADER_NAME_MAX    32
 #define HEADER_VALUE_MAX   256
 #define HEADER_X_MAX       64 /* most x- lines that mqsend writes */
-#define HEADER_X_MOST      (HEADER_MAX / 7) /* most that fit, as "x-a: b" */
+#define HEADER_X_FIT       (HEADER_MAX / 7) /* most that fit: "x-a: b\n" */
 #define HEADER_WHY         160
 #define HEADER_UNIQUE_MS   3600000             /* without HEADER_UNIQUE_FOR */
 #define HEADER_MS_MAX      (UINT64_C(1) << 53) /* exact in a JSON number too */

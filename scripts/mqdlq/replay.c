@@ -27,7 +27,6 @@
 #include "scripts/mqdlq/broker.h"
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS) /* between two reads of the canary */
-#define X_LEAST       7 /* bytes of the shortest x- line, "x-a: b\n" */
 #define WHY           256
 #define WHY_COMMAND   (WHY + SHELL_WORD_ROOM(QUEUE_NAME_MAX))
 
@@ -92,7 +91,7 @@ static int header_make(char *at, size_t room, const struct replay *r,
                        bool named)
 {
     const struct letter_mark *mark = &r->encoding.mark;
-    struct header_x x[HEADER_MAX / X_LEAST];
+    struct header_x x[HEADER_X_FIT];
     struct header h = *old;
     size_t cursor = 0, n = 0;
 

@@ -16,7 +16,7 @@
 
 #include "worker/rules/delivery.h"
 
-#define ENVIRONMENT_VARS  (17 + HEADER_X_MOST)
+#define ENVIRONMENT_VARS  (17 + HEADER_X_FIT)
 #define ENVIRONMENT_BYTES (4096 + 2 * HEADER_MAX)
 
 /* The variables of all deliveries: environ without MQW_*, then MQW_QUEUE and
