@@ -256,7 +256,7 @@ int main(int argc, char **argv)
         report_list(sections, SECTIONS);
         return 0;
     }
-    /* Before there is a directory or queue to remove. */
+    /* Catch signals first, so that an interrupt removes everything made. */
     cli_interrupt_catch();
     if (place_open(options.pin, &p) < 0)
         return complain_of(&p);

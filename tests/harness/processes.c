@@ -427,7 +427,7 @@ const char *processes_report(void)
         const char *text = harness_read(e->d_name, NULL);
         for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !found; i++)
             found = strstr(text, marks[i]);
-        /* A process that was killed during its leak check leaves this. */
+        /* A process that is killed during its leak check prints this. */
         bool killed = strstr(text, "Unable to get registers from thread");
         if (report && !found && !killed)
             found = text[0] ? text : NULL;

@@ -9,9 +9,9 @@
  *
  * An owner changes the reason first, then the bit. Each bit follows its reason
  * in one of two ways. Either the bit is derived from the reason under a lock
- * after each change. Or each thread that has changed the reason sets the bit as
- * the reason is, and repeats this until the two agree; these accesses are
- * sequentially consistent.
+ * after each change. Or each thread that changes the reason then sets or
+ * clears the bit to match, and repeats this until bit and reason agree. These
+ * accesses are sequentially consistent.
  *
  * The word is read relaxed, so a change may be seen late. No wake-up or stop is
  * missed: the word only chooses the path of a running work item's next message.

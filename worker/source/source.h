@@ -458,8 +458,8 @@ static inline bool source_due(const struct source *s)
 {
     return atomic_load(&s->due) != 0;
 }
-/* Set ATTEND_DUE as `due` is, after each change of `due`. Another thread may
- * change `due` at the same time, so repeat this until the two agree. */
+/* Make ATTEND_DUE agree with `due`, after each change of `due`. Another thread
+ * may change `due` in the meantime, so repeat this until both agree. */
 static inline void source_due_attend(struct source *s)
 {
     bool due;

@@ -109,7 +109,7 @@ static void verb_start(struct verb_run *v)
     v->p = harness_start(&(struct harness_spec){.argv = argv});
 }
 
-/* Check that the verb raised no alarm. */
+/* Check that the verb took the starting or stopping worker for no fault. */
 static void verb_check(struct verb_run *v)
 {
     int status = harness_wait(v->p, 30000);
@@ -160,7 +160,7 @@ static void verbs_run(const char *q)
         verb_check(&all[i]);
 }
 
-/* Start a worker with a call that does not return before late_end. */
+/* Start a worker in which one call does not return until late_end is called. */
 static struct harness_process *slow_start(const char *q, const char *call)
 {
     const char *const argv[] = {

@@ -9,7 +9,7 @@ TestSuite(mqctl_metrics, .init = harness_init, .fini = harness_fini);
 struct family {
     char name[128], type[16];
     long samples;
-    double bucket; /* of the bucket before; 0: the next is the first */
+    double bucket; /* of the previous bucket; 0: before the first */
     double all;    /* of the last bucket */
 };
 
@@ -98,8 +98,7 @@ static void comment(struct exposition *e, const char *at)
     }
 }
 
-/* Check a value: each bucket has all that the one before it has, and the last
- * one has all. */
+/* Check a value: buckets never decrease, and the last one equals the count. */
 static void value_check(struct family *f, const char *line, double value)
 {
     const char *suffix = line + strlen(f->name);
@@ -110,7 +109,7 @@ static void value_check(struct family *f, const char *line, double value)
         f->bucket = memmem(line, strcspn(line, "\n"), "+Inf", 4) ? 0 : value;
         f->all = value;
     } else if (strncmp(suffix, "_count{", 7) == 0) {
-        cr_assert_eq(value, f->all, "not all: %.120s", line);
+        cr_assert_eq(value, f->all, "not the last bucket: %.120s", line);
     }
 }
 

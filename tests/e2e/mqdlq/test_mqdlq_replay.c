@@ -497,8 +497,8 @@ Test(replay, the_canary_done_the_others_follow)
     struct harness_process *p = canary_start(q);
     struct store *s = store(q);
     to_waiting(s, 1);
-    /* mqdlq sleeps between two looks. The second sleep from here follows a
-     * whole look at the retry. */
+    /* mqdlq sleeps between two checks. After three more sleeps, at least one
+     * whole check has seen the retry. */
     long switches = harness_switches(p);
     harness_until(harness_switches(p) >= switches + 3, 10000);
     cr_assert_eq(harness_queue_length(q), 0, "a retry is no end");

@@ -64,8 +64,8 @@ static void dead_until(int stream, unsigned n)
     cr_assert(strstr(web_read(stream, text)->text, text), "%s", text);
 }
 
-/* Open a second page while looks are rare, every 3 s: it makes the next look
- * come within a second. On a busy machine that may take several tries. */
+/* Open a second page while looks are rare, every 3 s. The page causes a look
+ * within a second. A busy machine may need several tries. */
 static void new_page_until_looked(const struct web *w, const char *q)
 {
     uint64_t took = UINT64_MAX;

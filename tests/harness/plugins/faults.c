@@ -7,8 +7,8 @@
  * family; "mq_received" is an mq_receive that fails after it has taken the
  * message). TEXT must occur in the path of the file, or in what strdup copies;
  * it has no colon. ERRNO is a number: with 0 the call does not fail but is a
- * second late, with -N it is N seconds late. If the test removes the file
- * $MQW_FAULT_SEEN, a late call goes on at once.
+ * second late, with -N it is N seconds late. A late call returns
+ * as soon as the test has removed the file $MQW_FAULT_SEEN.
  *
  * $MQW_FAULT_SEEN names a file for two 64-bit numbers: how many such calls
  * there were, and how many of them failed. The file is mapped, so the numbers
@@ -191,7 +191,7 @@ static void trace(void)
 static void late(int seconds)
 {
     for (int i = 0; i < seconds * 100; i++) {
-        if (fault.seen[0] && access(fault.seen, F_OK) < 0)
+        if (fault.seen[0] && access(fault.seen, F_OK) < 0 && errno == ENOENT)
             return;
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }

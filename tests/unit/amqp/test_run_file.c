@@ -146,7 +146,7 @@ Test(run_file, a_crash_counts_once_and_knows_whether_it_was_alone)
     cr_assert_eq(run_file_crashes(f, &other, &alone), 1);
 }
 
-/* Change one number of the file, as a kill may leave it. */
+/* Overwrite one field of the file, to make what a kill leaves. */
 static void file_write(off_t at, const void *from, size_t size)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -155,7 +155,7 @@ static void file_write(off_t at, const void *from, size_t size)
     close(fd);
 }
 
-/* The numbers of bytes are those of struct run_layout. */
+/* The offsets are those of struct run_layout. */
 Test(run_file, a_kill_while_crashes_are_counted_counts_none_twice)
 {
     const uint32_t running = 1;

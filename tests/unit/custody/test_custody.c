@@ -182,7 +182,7 @@ Test(custody, symbolic_link_is_refused_with_73)
 Test(custody, file_of_another_user_is_refused_with_73)
 {
     if (geteuid() != 0) {
-        fixture_fini(); /* which a skip leaves out */
+        fixture_fini(); /* a skip does not */
         cr_skip_test("needs root to give a file away");
     }
     made();

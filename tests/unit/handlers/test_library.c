@@ -502,8 +502,8 @@ static void line_count(enum mqw_log_level level, const char *text, size_t size,
         atomic_fetch_add(&lines, 1);
 }
 
-/* The only thread is in a handler when the pause begins, so that none is about
- * to take a message. */
+/* The worker's only thread is in a handler when the pause begins, so no thread
+ * is about to take a message. */
 Test(library, a_pause_leaves_messages_in_the_queue)
 {
     const char *q = harness_queue(0, 0);

@@ -186,7 +186,7 @@ Test(pool, one_job_at_a_time_stays_on_one_warm_thread)
         asleep_wait(g[i].tid);
         moves += i > 0 && !pthread_equal(g[i].by, g[i - 1].by);
     }
-    /* A thread may also sleep on its way back, and miss a job or two. */
+    /* A thread may be asleep on a lock and not idle yet, and miss a job. */
     cr_assert_leq(pool_threads(), 3);
     cr_assert_leq(moves, 25);
 }

@@ -140,7 +140,7 @@ Test(environment_build, next_message_keeps_nothing_of_the_one_before)
     is("MQW_ATTEMPT", "1");
 }
 
-/* Lines of one name are the shortest; all of them reach the environment. */
+/* The header is full of the shortest x- lines. Each reaches the environment. */
 Test(environment_build, as_many_variables_as_a_header_can_hold)
 {
     char message[2048] = "MQW/1\n";

@@ -5,7 +5,7 @@
  *
  * A seat is a reason as the gate has it, computed under a lock. A row is a
  * reason as a source has it, without a lock. After each round all threads stand
- * still, and each bit must be as its reason is.
+ * still, and each bit must match its reason.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -434,7 +434,7 @@ Test(counters, a_file_of_another_user_is_replaced)
     struct stat before, after;
 
     if (geteuid() != 0) {
-        teardown(); /* which a skip leaves out */
+        teardown(); /* a skip does not */
         cr_skip_test("needs root to give a file away");
     }
     both();

@@ -71,7 +71,7 @@ static void teardown(void)
     nftw(top, node_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Skip the test if this is not root. cr_skip_test leaves out the clean-up. */
+/* Skip the test if this is not root. A skip does not run the teardown. */
 static void root_needed(void)
 {
     if (geteuid() == 0)

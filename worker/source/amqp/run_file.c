@@ -37,7 +37,7 @@ struct run_slot {
     _Atomic int32_t group;
     uint64_t mark, start, seq;
     struct run_key key;
-    uint64_t crashes; /* of its message, with this run; 0: not counted yet */
+    uint64_t crashes; /* of its message, with this run; 0: not counted */
 };
 
 struct run_crash {
@@ -226,12 +226,14 @@ static struct run_crash *crash_find(const struct run_file *f,
     return NULL;
 }
 
-/* Crash before the slot has the new count: nothing has changed. After that,
- * before the entry has the number of the run: the next start writes the count
- * of the slot again, which changes nothing. Before the slot is free: the next
- * start finds the number of the run in the entry, and does not count again.
- * An entry without a number is free, so a new one counts only when it is
- * complete. */
+/* The slot gets the new count first, then the entry gets the count, then the
+ * number of the run.
+ *
+ * Crash before the slot has the count: the next start counts the run. Crash
+ * before the entry has the number: the next start writes the slot's count
+ * again. Crash before the slot is free: the next start finds the number in the
+ * entry and skips the run. A new entry has no number until it is complete; the
+ * entry that it replaces is lost in any case. */
 unsigned run_file_crashed(struct run_file *f)
 {
     unsigned n = 0;
