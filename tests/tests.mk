@@ -140,9 +140,9 @@ $(BUILD)/tests/schedules/fault_%: tests/schedules/faults/%.sed
 # take over ten seconds and start first, the longest before the others.
 TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) $(if $(MQW_SANITIZED),+ 3,* 4))))
 LONELY   := bench mqctl_look mqlimit worker_limits
-LONG     := every_instruction worker_restart amqp_move amqp_letters torture_points kill amqp_worker amqp_share \
+LONG     := install every_instruction worker_restart amqp_move amqp_letters torture_points kill amqp_worker amqp_share \
             serve_browser worker_files amqp_fake groups_kill faults_look run_limits demo schedules amqp_groups \
-            scale clock_steps worker_delayed serve timeout faults_calls install damaged_state faults_memory \
+            scale clock_steps worker_delayed serve timeout faults_calls damaged_state faults_memory \
             serve_limits worker_retries mqctl_spool amqp_main_job breaker_failures groups_full groups_delayed \
             faults_groups waits on_dead soak latency power torture groups_blocked amqp_forward amqp_send
 # check-unit leaves out stress tests and these unit tests, which measure times.
