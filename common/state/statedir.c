@@ -65,8 +65,9 @@ const char *statedir_operand(const char *root, const char *queue, char *out,
 {
     char usual[PATH_MAX], word[SHELL_WORD_ROOM(STORE_PATH)];
 
-    if (!folder_variable("STATE_DIRECTORY") &&
-        statedir_root(usual, NULL, NULL) == 0 && strcmp(root, usual) == 0)
+    if (!root[0] ||
+        (!folder_variable("STATE_DIRECTORY") &&
+         statedir_root(usual, NULL, NULL) == 0 && strcmp(root, usual) == 0))
         return shell_word(queue, out, room);
     snprintf(out, room, "--state-dir %s %s",
              shell_word(root, word, sizeof word), SHELL_QUEUE(queue));

@@ -39,11 +39,15 @@ struct statedir {
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 /* Return the arguments that name a queue in a command, as shell words:
  * "/orders", or "--state-dir DIR /orders" if programs without $STATE_DIRECTORY
- * would look in another directory. */
+ * would look in another directory. `root` is "" if no directory is used. */
 const char *statedir_operand(const char *root, const char *queue, char *out,
                              size_t room);
-#define STATEDIR_OPERAND(root, queue) \
-    statedir_operand(root, queue, (char[2048]){0}, 2048)
+#define STATEDIR_OPERAND_ROOM 2048
+/* Return these arguments in a buffer that lasts until the caller's block ends.
+ */
+#define STATEDIR_OPERAND(root, queue)                               \
+    statedir_operand(root, queue, (char[STATEDIR_OPERAND_ROOM]){0}, \
+                     STATEDIR_OPERAND_ROOM)
 
 /* Fill `p` because the state directory `root` could not be opened, with errno
  * `err`; returns -err. */

@@ -92,7 +92,7 @@ static void none_tell(const struct context *ctx)
         return;
     if (selection_on_way(&all, ctx, &on_way) == 0 && on_way > 0)
         complain(0, "%s has no dead letters; " ON_WAY_CLAUSE, ctx->queue,
-                 ON_WAY_ARGS(on_way, ctx->queue));
+                 ON_WAY_ARGS(on_way, ctx));
     else
         complain(0,
                  filter_given(ctx->o) ? "%s has no matching letter"
@@ -494,7 +494,7 @@ static int fields_print(const struct letter *l, void *arg)
         field_print("to send it",
                     "mqdlq replay --again %s %" PRId64
                     " (if the mqdlq that marked it was killed)",
-                    SHELL_QUEUE(ctx->queue), m->row);
+                    CONTEXT_OPERAND(ctx), m->row);
     field_print("died", "%s", term_time_both(m->died_ns, time));
     field_print("reason", "%s", dead_reason_text(m->reason));
     if (m->error)

@@ -363,6 +363,7 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
     bool gone;
     int err = statedir_open(&dir, ctx->o->state_dir, ctx->queue, create, p);
 
+    memcpy(ctx->root, dir.root, sizeof ctx->root);
     if (err)
         return dir.folder[0] ? err : -EINVAL;
     err = statedir_path(&dir, STATEDIR_STORE, path, p);
@@ -378,8 +379,7 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
                      "%s was moved or removed under its running worker. If it "
                      "was moved, move it back; if it was removed, the worker "
                      "restores it within seconds; mqctl doctor %s shows which",
-                     path,
-                     STATEDIR_OPERAND(dir.root, dir.folder + strlen(dir.root)));
+                     path, CONTEXT_OPERAND(ctx));
         return -EINVAL;
     }
     if (phase == WORKER_PHASE_SERVING &&
@@ -392,8 +392,7 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
                      "%s is not the file that worker %d has open: that file "
                      "was moved or removed. Run mqctl doctor %s, follow its "
                      "advice, then try again",
-                     path, (int)h.pid,
-                     STATEDIR_OPERAND(dir.root, dir.folder + strlen(dir.root)));
+                     path, (int)h.pid, CONTEXT_OPERAND(ctx));
         return -EINVAL;
     }
     err = store_open(&ctx->store, path, create, p);

@@ -13,12 +13,14 @@
 #define SCRIPTS_MQDLQ_MQDLQ_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/cli/subcommand.h"
+#include "common/state/statedir.h"
 #include "common/store/letters.h"
 
 enum verb {
@@ -56,11 +58,16 @@ bool filter_given(const struct options *o);
 struct context {
     const struct options *o;
     char queue[QUEUE_NAME_MAX];
+    char root[PATH_MAX]; /* the state directory; "": the queue is on a broker */
     struct store *store; /* NULL: no store exists */
     /* Operations on letters of a broker; NULL: the queue is on this machine. */
     const struct broker_letters *letters;
     struct broker *broker; /* NULL: the queue is on this machine */
 };
+
+/* Return the arguments that name the context's queue in a command, in a buffer
+ * that lasts until the caller's block ends. */
+#define CONTEXT_OPERAND(ctx) STATEDIR_OPERAND((ctx)->root, (ctx)->queue)
 
 /* Open the store of the queue that `o` names, or fetch the letters from its
  * broker. With `create` a missing store is created. Without it a missing store
@@ -109,9 +116,9 @@ int selection_on_way(const struct selection *c, const struct context *ctx,
 /* A clause about the letters that are on their way, for printf. */
 #define ON_WAY_CLAUSE \
     "%" PRIu64 " %s on %s way already: see mqdlq list --replayed %s"
-#define ON_WAY_ARGS(count, queue)                                         \
+#define ON_WAY_ARGS(count, ctx)                                           \
     (count), (count) == 1 ? "is" : "are", (count) == 1 ? "its" : "their", \
-        SHELL_QUEUE(queue)
+        CONTEXT_OPERAND(ctx)
 
 /* ---- another body for a letter (edit.c) ---- */
 

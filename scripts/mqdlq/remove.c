@@ -70,7 +70,7 @@ static int removed_tell(const struct context *ctx, const struct selection *c,
         printf("%" PRIu64 " of %zu letter%s removed", gone, c->count,
                term_plural(c->count));
     if (on_way > 0)
-        printf("; " ON_WAY_CLAUSE, ON_WAY_ARGS(on_way, ctx->queue));
+        printf("; " ON_WAY_CLAUSE, ON_WAY_ARGS(on_way, ctx));
     putchar('\n');
     return 0;
 }

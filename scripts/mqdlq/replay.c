@@ -28,7 +28,7 @@
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS) /* between two reads of the canary */
 #define WHY           256
-#define WHY_COMMAND   (WHY + SHELL_WORD_ROOM(QUEUE_NAME_MAX))
+#define WHY_COMMAND   (WHY + STATEDIR_OPERAND_ROOM)
 
 enum encoding_kind {
     ENCODING_TRACKED,   /* its header names the letter, which the worker then
@@ -389,12 +389,12 @@ static int send_tracked(struct replay *r)
         complain(0,
                  "letter %" PRId64 " was not sent but is marked replayed; "
                  "`mqdlq replay --again %s %" PRId64 "` sends it",
-                 mark->row, SHELL_QUEUE(r->context->queue), mark->row);
+                 mark->row, CONTEXT_OPERAND(r->context), mark->row);
     } else if (edits && failed != -ESTALE) {
         complain(0,
                  "letter %" PRId64 " is dead, with the edited body; "
                  "`mqdlq replay %s %" PRId64 "` sends it",
-                 mark->row, SHELL_QUEUE(r->context->queue), mark->row);
+                 mark->row, CONTEXT_OPERAND(r->context), mark->row);
     }
     return status;
 }
@@ -435,7 +435,7 @@ static int send_untracked(struct replay *r)
                  "letter %" PRId64 " was sent as it had been before somebody "
                  "edited or replayed it, and stays in the store: mqdlq show "
                  "%s %" PRId64,
-                 mark->row, SHELL_QUEUE(r->context->queue), mark->row);
+                 mark->row, CONTEXT_OPERAND(r->context), mark->row);
     return 0;
 }
 
@@ -522,8 +522,8 @@ static int on_way_skip(struct replay *r, const struct letter *l)
             : "was marked %s and maybe not sent: another mqdlq is "
               "sending it, or was killed; `mqdlq replay --again %s "
               "%" PRId64 "` sends it",
-        term_time_both(l->replay.marked_ns, time),
-        SHELL_QUEUE(r->context->queue), l->m.row);
+        term_time_both(l->replay.marked_ns, time), CONTEXT_OPERAND(r->context),
+        l->m.row);
     letter_skip(r, l->m.row, why);
     return 0;
 }
@@ -555,7 +555,7 @@ static int edited_send(struct replay *r, const struct letter *letter,
         snprintf(why, sizeof why,
                  "its body is unchanged; to send it as it is: mqdlq replay %s "
                  "%" PRId64,
-                 SHELL_QUEUE(r->to), l.m.row);
+                 CONTEXT_OPERAND(r->context), l.m.row);
     } else if (body->size == 0) {
         status = EX_DATAERR;
         body->unsaved = false;
@@ -731,7 +731,7 @@ static void replay_summarize(const struct replay *r)
     if (r->refused > 0)
         printf(", %" PRIu64 " not", r->refused);
     if (r->on_way > 0)
-        printf("; " ON_WAY_CLAUSE, ON_WAY_ARGS(r->on_way, r->context->queue));
+        printf("; " ON_WAY_CLAUSE, ON_WAY_ARGS(r->on_way, r->context));
     putchar('\n');
 }
 

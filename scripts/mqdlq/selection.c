@@ -64,10 +64,10 @@ static void id_missing(struct selection *c, const struct context *ctx,
             "%s is not a dead letter: the message waits in the store for its "
             "%s; see mqctl explain %s %s",
             text, m.attempts > 0 ? "next attempt" : "first attempt",
-            SHELL_QUEUE(ctx->queue), text);
+            CONTEXT_OPERAND(ctx), text);
     else
         complain(0, "%s has no letter %s; see mqdlq list %s", ctx->queue, text,
-                 SHELL_QUEUE(ctx->queue));
+                 CONTEXT_OPERAND(ctx));
 }
 
 /* Choose the letters with a message id. On this machine, refuse an id of more

@@ -108,14 +108,15 @@ static void own_worker_check(struct visit *t)
               fix(t->f,
                   "mqctl set %s timeout=25m; or raise consumer_timeout (ms) in "
                   "rabbitmq.conf of each node",
-                  SHELL_QUEUE(v->queue)),
+                  STATEDIR_OPERAND(v->dir.root, v->queue)),
               "--timeout is %s, but the broker gives a message to another "
               "worker if a handler takes longer than consumer_timeout (30m "
               "unless set)",
               text);
     else if (most >= ACK_TIMEOUT_NS && !t->o->access.partitions)
         FOUND(t->f, NOTE, "consumer_timeout",
-              fix(t->f, "mqctl set %s max-timeout=25m", SHELL_QUEUE(v->queue)),
+              fix(t->f, "mqctl set %s max-timeout=25m",
+                  STATEDIR_OPERAND(v->dir.root, v->queue)),
               "--timeout is %s, but --max-timeout is %s: a message may ask for "
               "more than the broker's consumer_timeout (30m unless set)",
               text, longest);
@@ -311,7 +312,7 @@ static void broker_queues_check(struct visit *t)
         if (!err)
             FOUND(t->f, BAD, "partitions",
                   fix(t->f, "mqctl doctor --partitions N %s",
-                      SHELL_QUEUE(t->o->line.operands[0])),
+                      STATEDIR_OPERAND(t->v.dir.root, t->o->line.operands[0])),
                   "%s has partitions (there is a queue %s); give --partitions "
                   "as its workers do",
                   o->queue, name);

@@ -40,7 +40,8 @@
  * command that runs it by hand for the first of them. */
 static void hooks_check(struct findings *f, struct snapshot *v)
 {
-    const char *queue = SHELL_QUEUE(v->queue), *by_hand = NULL;
+    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue),
+               *by_hand = NULL;
     const json_t *runs = json_object_get(v->live, "runs");
     const char *command =
         json_text_of(json_object_get(runs, "flags"), "on-dead");
@@ -63,7 +64,7 @@ static void hooks_check(struct findings *f, struct snapshot *v)
         by_hand = fix(f,
                       "mqdlq show --json %s %" PRId64 " | MQW_LETTER=%" PRId64
                       " MQW_QUEUE=%s sh -c %s",
-                      queue, hook.row, hook.row, queue,
+                      queue, hook.row, hook.row, SHELL_QUEUE(v->queue),
                       shell_word(command, word, sizeof word));
     FOUND(f, WARN, "on-dead", by_hand,
           "the --on-dead command failed for %" PRIu64 " dead letter%s, %" PRIu64
@@ -117,10 +118,12 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
         if (!away && v->worker != SNAPSHOT_RUNS)
             remedy = start_command(f, v);
         else if (!away && snapshot_rate_reached(v))
-            remedy = fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
+            remedy = fix(f, "mqctl set %s rate=off",
+                         STATEDIR_OPERAND(v->dir.root, v->queue));
         else if (!away && v->live && snapshot_state(v) == WORKER_STATE_RUNNING)
             remedy = fix(f, "mqctl set %s max-concurrency=%u",
-                         SHELL_QUEUE(v->queue), 2 * snapshot_cap(v));
+                         STATEDIR_OPERAND(v->dir.root, v->queue),
+                         2 * snapshot_cap(v));
         FOUND(f, WARN, "queue", remedy,
               "full (%ld of %ld message%s), and senders are waiting", v->depth,
               v->depth_max, term_plural((uint64_t)v->depth_max));
@@ -191,7 +194,8 @@ static bool file_found(struct findings *f, const struct snapshot *v)
 void worker_state_check(struct findings *f, const struct snapshot *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
-    const char *queue = SHELL_QUEUE(v->queue), *takes = snapshot_why(v), *set;
+    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue);
+    const char *takes = snapshot_why(v), *set;
     int64_t lost =
         (int64_t)json_integer_value(json_object_get(v->live, "log_lost"));
     enum worker_state state = snapshot_state(v);
@@ -271,7 +275,7 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
  * groups that are held by a dead letter. */
 static void waiting_check(struct findings *f, const struct snapshot *v)
 {
-    const char *queue = SHELL_QUEUE(v->queue);
+    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue);
     const json_t *most = snapshot_setting(v, "max-parked");
     char text[JSON_TEXT], late[DURATION_TEXT];
     const char *spool = json_as_text(snapshot_setting(v, "spool"), text);
@@ -415,7 +419,7 @@ static void absent_found(struct findings *f, const struct snapshot *v)
  * messages of a recreated queue fit. */
 static void slots_check(struct findings *f, const struct snapshot *v)
 {
-    const char *queue = SHELL_QUEUE(v->queue);
+    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue);
     json_int_t kib =
         json_integer_value(json_object_get(v->live, "unlocked_kib"));
     char path[PATH_MAX], type[FS_TYPE_TEXT];
@@ -690,7 +694,7 @@ void readers_check(struct findings *f, const struct snapshot *v)
 void queue_check(struct findings *f, struct snapshot *v)
 {
     const char *differs = snapshot_text(v, "queue_differs");
-    const char *queue = SHELL_QUEUE(v->queue);
+    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue);
     char path[64], ours[64] = "", its[64] = "";
     struct holder h;
     /* A worker with another state directory has the queue open: readers_check

@@ -44,7 +44,7 @@ struct search {
     struct problem unseen; /* why a place could not be searched; status 0: all
                             * were */
     const char *where;     /* in_flight, held, waiting, ..., unknown, unseen */
-    char text[1024];       /* the answer, as a sentence */
+    char text[2048];       /* the answer, as a sentence */
     json_t *more;          /* fields of the answer, for --json */
 };
 
@@ -64,7 +64,7 @@ static void store_unseen(struct search *s, int err)
     problem_set(&s->unseen, EX_IOERR, -err,
                 "%s/%s cannot be read: %s; see mqctl doctor %s",
                 s->v.dir.folder, STATEDIR_STORE, errno_text(-err),
-                SHELL_QUEUE(s->v.queue));
+                STATEDIR_OPERAND(s->v.dir.root, s->v.queue));
 }
 
 /* Add a field to the answer of --json. */
@@ -155,7 +155,7 @@ static void head_add(struct search *s, const char *group)
                    "; the group has a dead letter, and with --on-group-dead "
                    "hold waits until you replay or discard that with mqdlq; to "
                    "go on without it: mqctl group %s %s release",
-                   SHELL_QUEUE(s->v.queue),
+                   STATEDIR_OPERAND(s->v.dir.root, s->v.queue),
                    shell_word(group, word, sizeof word));
     }
 }
@@ -396,7 +396,7 @@ static void row_explain(struct search *s, const struct store_row *m,
                         const char *group)
 {
     bool again = m->flags & STORE_REDELIVERED;
-    const char *queue = SHELL_QUEUE(s->v.queue);
+    const char *queue = STATEDIR_OPERAND(s->v.dir.root, s->v.queue);
     struct last last = {.error = ""};
     struct letter_replay replay = {.sent = true};
     char error[ERROR_JOINED], when[SEARCH_UNTIL], used[USAGE_TEXT];
@@ -628,7 +628,7 @@ static int search_open(struct search *s, const struct options *o,
                    "no dead letter has that number: there was none, or it was "
                    "discarded, or replayed and done. To see what became of a "
                    "message, give its id of 26 characters: mqctl explain %s ID",
-                   SHELL_QUEUE(s->v.queue));
+                   STATEDIR_OPERAND(s->v.dir.root, s->v.queue));
         return 0;
     }
     if (s->v.depth > 0) {

@@ -100,7 +100,7 @@ int keys_run(const struct options *o)
         return complain(EX_NOINPUT,
                         "no message of %s has the key \"%.80s\"; mqctl keys %s "
                         "lists the existing keys",
-                        queue, key, SHELL_QUEUE(queue));
+                        queue, key, STATEDIR_OPERAND(dir.root, queue));
     if (err)
         return complain(disk_is_full(err) ? EX_CANTCREAT : EX_IOERR,
                         "the store cannot be written: %s; %s", errno_text(-err),

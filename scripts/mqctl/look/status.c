@@ -337,7 +337,7 @@ static void details_print(const struct snapshot *v)
                     "%" PRIu64 " known, %" PRIu64 " held by a dead letter%s%s",
                     snapshot_groups(v), held,
                     held ? ": mqdlq list --by group " : "",
-                    held ? v->queue : "");
+                    held ? STATEDIR_OPERAND(v->dir.root, v->queue) : "");
     text[0] = '\0';
     json_array_foreach(all, i, part)
     {
@@ -467,7 +467,8 @@ static int queue_print(const struct options *o, const char *name,
                                 "no worker of this state directory is running "
                                 "on %s, but an mqworker (pid %d) has it open; "
                                 "see mqctl doctor %s",
-                                v.queue, (int)h.pid, SHELL_QUEUE(v.queue))
+                                v.queue, (int)h.pid,
+                                STATEDIR_OPERAND(v.dir.root, v.queue))
                      : absent_complain(&v);
     else if (!status && runs && !v.live && !snapshot_changing(&v))
         status = complain_of(&v.no_live);

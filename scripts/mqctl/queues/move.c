@@ -386,7 +386,7 @@ static int move_programs(struct move *m)
                           "some messages cannot be forwarded and are dead "
                           "letters now; to see why: "
                           "mqdlq list --error 'not forwarded*' %s",
-                          SHELL_QUEUE(m->queue));
+                          STATEDIR_OPERAND(m->after.dir.root, m->queue));
     snapshot_close(&m->after);
     close(null);
     return status;

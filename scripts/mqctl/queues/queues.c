@@ -214,7 +214,6 @@ int create_run(const struct options *o)
  * saved for its next worker. Returns an exit status; 0: remove it. */
 static int removal_check(struct snapshot *v, bool orphan)
 {
-    const char *queue = SHELL_QUEUE(v->queue);
     char text[KEPT_TEXT];
     struct holder h;
     struct kept k;
@@ -241,12 +240,13 @@ static int removal_check(struct snapshot *v, bool orphan)
                          "--force",
                          (int)h.pid, v->queue, h.folder,
                          (int)(strrchr(h.folder, '/') - h.folder), h.folder,
-                         queue)
+                         SHELL_QUEUE(v->queue))
                    : complain(EX_UNAVAILABLE,
                               "an mqworker (pid %d) has %s open, and its state "
                               "directory cannot be seen here; see mqctl doctor "
                               "%s, or give --force",
-                              (int)h.pid, v->queue, queue);
+                              (int)h.pid, v->queue,
+                              STATEDIR_OPERAND(v->dir.root, v->queue));
     if (v->depth > 0)
         return complain(
             EX_UNAVAILABLE,
@@ -354,7 +354,7 @@ static void removed_print(const struct options *o, struct snapshot *v,
                k.unknown.status ? "its saved state is"
                : text[0]        ? text
                                 : "it has no saved messages, its counters are",
-               v->dir.folder, SHELL_QUEUE(v->queue), memory);
+               v->dir.folder, STATEDIR_OPERAND(v->dir.root, v->queue), memory);
     }
     putchar('\n');
 }
@@ -367,7 +367,7 @@ static int no_queue_complain(const struct snapshot *v)
         "there is no queue %s; mqctl queues lists the existing ones%s%s",
         v->queue,
         v->has_folder ? "; to delete its saved state: mqctl forget " : "",
-        v->has_folder ? SHELL_QUEUE(v->queue) : "");
+        v->has_folder ? STATEDIR_OPERAND(v->dir.root, v->queue) : "");
 }
 
 /* Remove one queue; its retries and letters stay. `orphan` describes a queue
@@ -507,8 +507,8 @@ static void forgotten_print(const struct options *o, const char *queue,
 static int forget_locked(const struct options *o, struct state_forget *f,
                          const char *queue)
 {
-    const char *word = SHELL_QUEUE(queue);
     struct problem p = {0};
+    const char *word;
     char text[KEPT_TEXT];
     struct snapshot_last last = {.locked = true};
     struct snapshot v;
@@ -519,6 +519,7 @@ static int forget_locked(const struct options *o, struct state_forget *f,
     kept_count(&k, &v);
     kept_text(&k, text);
     snapshot_close(&v);
+    word = STATEDIR_OPERAND(v.dir.root, queue);
     /* Messages of a queue on a broker are not here. */
     if (!o->force && !v.broker &&
         (v.has_queue || v.no_queue.status != EX_NOINPUT))

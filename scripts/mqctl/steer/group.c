@@ -104,10 +104,11 @@ static int group_order(const struct group_order *x)
                           "close it again",
                           x->key, x->queue);
     else if (shut && !known)
-        status = complain(EX_NOINPUT,
-                          "%s has no message of group %.80s, so there is "
-                          "nothing to close; mqctl groups %s lists its groups",
-                          x->queue, x->key, SHELL_QUEUE(x->queue));
+        status =
+            complain(EX_NOINPUT,
+                     "%s has no message of group %.80s, so there is "
+                     "nothing to close; mqctl groups %s lists its groups",
+                     x->queue, x->key, STATEDIR_OPERAND(x->dir.root, x->queue));
     else
         status = result_print(
             x, json_pack("{s:b}", "closing", shut),
@@ -161,7 +162,7 @@ int group_run(const struct options *o)
         return complain(EX_NOINPUT,
                         "no dead letter of %s holds group %.80s; mqctl groups "
                         "--state held %s lists the held groups",
-                        x.queue, x.key, SHELL_QUEUE(x.queue));
+                        x.queue, x.key, STATEDIR_OPERAND(x.dir.root, x.queue));
     snprintf(text, sizeof text, "released; %" PRId64 " dead letter%s kept", n,
              n == 1 ? " is" : "s are");
     return result_print(&x, json_pack("{s:I}", "released", (json_int_t)n),

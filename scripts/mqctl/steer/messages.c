@@ -286,8 +286,8 @@ static bool dead_print(struct order *x, int64_t row)
     x->sums.named_gone++;
     if (!x->o->json)
         complain(0, "%" PRId64 ": a dead letter; use mqdlq %s %s %" PRId64, row,
-                 x->cancel ? "discard" : "replay", SHELL_QUEUE(x->m.queue),
-                 row);
+                 x->cancel ? "discard" : "replay",
+                 STATEDIR_OPERAND(x->m.dir.root, x->m.queue), row);
     return true;
 }
 
@@ -648,12 +648,13 @@ static void waits_print(const struct steered_sums *n, const struct messages *m,
         complain(0,
                  "%" PRIu64 " %s waiting behind the head of a group; mqctl "
                  "groups %s shows the head: use run-now or cancel on that",
-                 IS(at[WAITING_PARKED]), SHELL_QUEUE(m->queue));
+                 IS(at[WAITING_PARKED]),
+                 STATEDIR_OPERAND(m->dir.root, m->queue));
     if (at[WAITING_HELD])
         complain(0,
                  "%" PRIu64 " %s held by a dead letter of a group; mqctl group "
                  "%s KEY release lets the group go on without it",
-                 IS(at[WAITING_HELD]), SHELL_QUEUE(m->queue));
+                 IS(at[WAITING_HELD]), STATEDIR_OPERAND(m->dir.root, m->queue));
 }
 
 /* Print why messages in flight were not cancelled, and what to do. */
@@ -692,7 +693,7 @@ static void flight_print(const struct steered_sums *n, const struct messages *m,
         complain(0,
                  "%" PRIu64 " in flight, left alone: sent by mqdlq replay; see "
                  "mqdlq list --replayed %s, and cancel with mqdlq discard",
-                 n->letters, SHELL_QUEUE(m->queue));
+                 n->letters, STATEDIR_OPERAND(m->dir.root, m->queue));
     if (moving)
         complain(0,
                  "%" PRIu64 " on the way to a handler or to the store, left "

@@ -233,7 +233,7 @@ Test(amqp_doctor, partitions_without_a_worker_and_another_number_are_named)
     cr_assert_null(strstr(r.out, "mqworker --partitions 2"), "%s", r.out);
     r = DOCTOR(op);
     cr_found(r.out, "bad ", "has partitions");
-    cr_found(r.out, "    ", "mqctl doctor --partitions N ");
+    cr_found(r.out, "    ", "mqctl doctor --partitions N --state-dir /");
 }
 
 #define NODE_CTL "exec \"$" AMQP_TOOL "\" ctl \"$" AMQP_DIR "\" 1 \"$@\"\n"

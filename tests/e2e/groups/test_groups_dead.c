@@ -456,7 +456,7 @@ Test(groups_dead, doctor_names_the_way_for_a_letter_past_max_parked)
                   10000);
     harness_kill(replay);
     /* If the replay had to wait, the letter is marked but in no queue. */
-    doctor_fix(q, "mqdlq replay --replayed --again --group KEY");
+    doctor_fix(q, "mqdlq replay --replayed --again --group KEY --state-dir");
     snprintf(most, sizeof most, "%.*s",
              (int)strcspn(doctor_fix(q, "max-parked="), "; "),
              doctor_fix(q, "max-parked="));

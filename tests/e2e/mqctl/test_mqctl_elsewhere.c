@@ -37,13 +37,17 @@ static const char *never_killed(const struct harness_process *w, const char *q)
 static void not_seen(const struct harness_process *w, const char *q)
 {
     const char *out = never_killed(w, q), *err = ctl("status", q).err;
+    struct harness_result r;
 
-    cr_assert(strstr(err, "(pid ") && strstr(err, "mqctl doctor /"), "%s", err);
+    cr_assert(strstr(err, "(pid ") && strstr(err, "mqctl doctor --state-dir /"),
+              "%s", err);
     cr_assert_null(strstr(err, "no worker has used"), "%s", err);
     cr_assert(strstr(out, "do not kill it. If the folder was moved, "
                           "move it back"),
               "%s", out);
-    cr_assert_eq(ctl("remove", q).status, 69);
+    r = ctl("remove", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert(strstr(r.err, "mqctl doctor --state-dir /"), "%s", r.err);
 }
 
 Test(elsewhere, the_folder_was_moved)

@@ -72,8 +72,8 @@ static void remove_says(const char *q, const char *kept)
 
     snprintf(want, sizeof want,
              "%s: removed; %s kept in %s until mqctl forget "
-             "%s\n",
-             q, kept, folder("", q), q);
+             "--state-dir %s %s\n",
+             q, kept, folder("", q), harness_state_dir(), q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_str_eq(r.out, want);
 }

@@ -149,7 +149,7 @@ Test(mqctl_look, explain_names_what_releases_a_held_group)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(
         q, "--on-group-dead", "hold", "--max-attempts", "1", "--", "false");
-    char dead[32], behind[32], release[128];
+    char dead[32], behind[32], release[600];
 
     snprintf(
         dead, sizeof dead, "%.26s",
@@ -158,7 +158,8 @@ Test(mqctl_look, explain_names_what_releases_a_held_group)
     snprintf(
         behind, sizeof behind, "%.26s",
         ctl_good(harness_run("mqsend", "--print-id", "--group", "g", q, "b")));
-    snprintf(release, sizeof release, "mqctl group %s g release", q);
+    snprintf(release, sizeof release, "mqctl group --state-dir %s %s g release",
+             harness_state_dir(), q);
     harness_until(says(q, behind, release), SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
@@ -370,8 +371,10 @@ Test(mqctl_look, doctor_finds_a_pause_and_dead_letters_and_says_what_mends)
     ctl_out("pause", q);
     r = ctl("doctor", q);
     cr_assert_eq(r.status, 1);
-    cr_assert_not_null(strstr(r.out, "-> mqctl resume"), "%s", r.out);
-    cr_assert_not_null(strstr(r.out, "-> mqdlq list --by error"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "-> mqctl resume --state-dir /"), "%s",
+                       r.out);
+    cr_assert_not_null(strstr(r.out, "-> mqdlq list --by error --state-dir /"),
+                       "%s", r.out);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

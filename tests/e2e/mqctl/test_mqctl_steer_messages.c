@@ -353,7 +353,7 @@ Test(mqctl_steer_messages, a_dead_letter_is_left_to_mqdlq)
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         ctl_worker(q, "--max-attempts", "1", "--", "false");
-    char text[128];
+    char text[600];
 
     harness_send_text(q, "x");
     harness_until(ctl_number(q, "dead") == 1, SOON_MS);
@@ -364,8 +364,8 @@ Test(mqctl_steer_messages, a_dead_letter_is_left_to_mqdlq)
 
         cr_assert_eq(r.status, 66, "%d: %s", r.status, r.err);
         snprintf(text, sizeof text,
-                 "mqctl: 1: a dead letter; use mqdlq %s %s 1\n",
-                 i < 2 ? "discard" : "replay", q);
+                 "mqctl: 1: a dead letter; use mqdlq %s --state-dir %s %s 1\n",
+                 i < 2 ? "discard" : "replay", harness_state_dir(), q);
         cr_assert_str_eq(r.err, text);
         if (i == 1)
             cr_assert_eq(harness_stop(w, SOON_MS), 0);

@@ -195,8 +195,8 @@ Test(mqctl_steer_table, run_now_beside_a_worker)
         [RUNNING] = {75, "already"},
         [READY] = {0, "mqctl status"},
         [SPOOLED] = {0, "each runs in its turn"},
-        [PARKED] = {75, "mqctl groups"},
-        [HELD] = {75, "release"}};
+        [PARKED] = {75, "mqctl groups --state-dir /"},
+        [HELD] = {75, " KEY release"}};
     const char *q = harness_queue(0, 0);
     struct harness_process *w = scene(q);
 
@@ -213,8 +213,8 @@ Test(mqctl_steer_table, run_now_beside_a_worker)
 static const struct answer alone[STATES] = {
     [READY] = {0, "start a worker"},
     [SPOOLED] = {0, "each runs in its turn"},
-    [PARKED] = {75, "mqctl groups"},
-    [HELD] = {75, "release"},
+    [PARKED] = {75, "mqctl groups --state-dir /"},
+    [HELD] = {75, " KEY release"},
     [RUNNING] = {0, "start a worker"}};
 
 Test(mqctl_steer_table, run_now_after_a_stop)

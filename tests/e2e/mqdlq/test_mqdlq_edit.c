@@ -198,7 +198,8 @@ Test(mqdlq_edit, an_unchanged_body_is_65_and_sends_nothing)
     struct harness_process *p = edit(q, "1", "cat \"$1\" >seen", 65);
 
     has(harness_stderr(p, NULL), "letter 1 is not sent: its body is unchanged; "
-                                 "to send it as it is: mqdlq replay /");
+                                 "to send it as it is: mqdlq replay "
+                                 "--state-dir /");
     has(harness_stdout(p, NULL), "0 of 1 letter sent to ");
     cr_assert_str_eq(harness_read("seen", NULL), "first");
     edit(q, "1", "echo >>\"$1\"", 65); /* vi ends the last line with a
@@ -285,7 +286,7 @@ Test(mqdlq_edit, a_letter_that_waits_for_its_retry_is_named)
     r = dlq_input("x", "edit", "--body", "-", q, "1");
     cr_assert_eq(r.status, 66, "%d: %s", r.status, r.err);
     has(r.err, "1 is not a dead letter: the message waits in the store for its "
-               "next attempt; see mqctl explain /");
+               "next attempt; see mqctl explain --state-dir /");
     r = dlq("show", q, ID_A);
     cr_assert_eq(r.status, 66, "%d: %s", r.status, r.err);
     has(r.err, ID_A " is not a dead letter: ");
@@ -362,7 +363,7 @@ Test(mqdlq_edit, what_replay_refuses_never_reaches_the_editor)
     good(dlq("replay", q, "1"));
     p = edit(q, "1", "echo x >ran", 65);
     has(harness_stderr(p, NULL), "letter 1 has been on its way since ");
-    has(harness_stderr(p, NULL), "; `mqdlq replay --again /");
+    has(harness_stderr(p, NULL), "; `mqdlq replay --again --state-dir /");
     edit(q, "9", "echo x >ran", 66);
     cr_assert(!harness_exists("ran"));
     take(q, NULL);
@@ -381,7 +382,8 @@ Test(mqdlq_edit, a_full_queue_leaves_the_edited_letter_dead)
                   "1");
     cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
     has(strstr(r.err, "stayed full\n"),
-        "letter 1 is dead, with the edited body; `mqdlq replay /");
+        "letter 1 is dead, with the edited body; `mqdlq replay "
+        "--state-dir /");
     has(r.out, "\"sent\":0,");
     has(r.out, "\"message_id\":\"");
     body_is(q, "1", "dead", "new");
@@ -412,7 +414,7 @@ static void sent_before(struct harness_process *p, const char *to)
     cr_assert_eq(harness_wait(p, LIMIT), 65);
     has(harness_stderr(p, NULL),
         "letter 1 was sent as it had been before somebody edited or replayed "
-        "it, and stays in the store: mqdlq show /");
+        "it, and stays in the store: mqdlq show --state-dir /");
     has(take(to, NULL), "first");
 }
 
@@ -516,7 +518,7 @@ Test(mqdlq_edit, a_kill_leaves_the_old_letter_or_the_new_one)
                                               harness_state_dir(), q, id);
         cr_assert_eq(r.status, 0, "%d: %s", r.status, r.err);
         has(r.out, "marked replayed, but maybe not sent");
-        has(r.out, "mqdlq replay --again /");
+        has(r.out, "mqdlq replay --again --state-dir /");
         cr_assert_eq(harness_queue_length(q), i == 2, "%s", steps[i]);
         if (i < 2)
             good(dlq("replay", "--again", q, id));

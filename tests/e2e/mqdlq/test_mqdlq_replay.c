@@ -80,7 +80,7 @@ Test(replay, all_goes_oldest_first_and_not_what_is_on_its_way)
     has(take(q, NULL), "letter: 3\n");
     has(dlq_out("replay", "--all", q),
         "0 letters chosen; 3 are on their way already: see mqdlq list "
-        "--replayed /");
+        "--replayed --state-dir /");
     cr_assert_eq(harness_queue_length(q), 0);
     cr_assert_eq(count("--replayed", q), 3);
 }
@@ -92,7 +92,7 @@ Test(replay, one_that_is_on_its_way_is_refused_by_name)
     struct harness_result r = dlq("replay", q, "1", "2");
     cr_assert_eq(r.status, 65);
     has(r.err, "letter 1 has been on its way since 20");
-    has(r.err, "; `mqdlq replay --again /");
+    has(r.err, "; `mqdlq replay --again --state-dir /");
     has(r.err, " 1` sends it once more\n");
     has(r.out, "1 of 2 letters sent to ");
     has(r.out, "; 1 is on its way already");
@@ -350,10 +350,11 @@ Test(replay, killed_while_it_waits_loses_no_letter)
     has(r.err, "letter 3 was marked 20");
     has(r.err,
         " and maybe not sent: another mqdlq is sending it, or was killed; "
-        "`mqdlq replay --again /");
+        "`mqdlq replay --again --state-dir /");
     has(r.err, " 3` sends it\n");
     has(dlq_out("show", q, "3"), "replayed, maybe not sent; marked 20");
-    has(dlq_out("show", q, "3"), "to send it      mqdlq replay --again /");
+    has(dlq_out("show", q, "3"),
+        "to send it      mqdlq replay --again --state-dir /");
     has(dlq_out("show", "--json", q, "3"),
         "\"state\":\"replayed\",\"replay\":\"unsure\",\"replayed_at\":\"20");
     has(dlq_out("show", "--json", q, "2"), "\"replay\":\"sent\"");
@@ -562,7 +563,7 @@ Test(replay, says_when_no_worker_will_take_what_was_sent)
     has(r.err, "no worker is running on ");
     has(dlq_out("discard", "--all", q),
         "0 of 0 letters removed; 3 are on their way already: see mqdlq list "
-        "--replayed ");
+        "--replayed --state-dir /");
     harness_worker(q, "--", "true");
     harness_until(count("--replayed", q) == 0, 20000);
     good(dlq_input(three, "import", q));

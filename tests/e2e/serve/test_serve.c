@@ -800,12 +800,12 @@ Test(serve, what_several_queues_have_is_one_finding)
             cr_assert(json_is_null(json_object_get(one, "fix")));
             cr_assert(strstr(json_string_value(json_object_get(
                                  json_array_get(queues, 0), "fix")),
-                             "mqdlq list --by error /"));
+                             "mqdlq list --by error --state-dir /"));
             seen++;
         } else if (strcmp(id, "worker: paused") == 0) {
             cr_assert(strstr(text, paused), "%s", text);
             cr_assert(strstr(json_string_value(json_object_get(one, "fix")),
-                             "mqctl resume "));
+                             "mqctl resume --state-dir /"));
             seen++;
         }
     }

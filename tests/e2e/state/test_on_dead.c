@@ -96,11 +96,11 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     says(ctl_out("status", q), "failed for 1 dead letter; will run again");
     says(ctl("doctor", q).out, "--on-dead command failed for 1 dead letter,");
     snprintf(want, sizeof want,
-             "\n      -> mqdlq show --json %s 1 | MQW_LETTER=1 MQW_QUEUE=%s sh "
-             "-c 'cd $TEST_DIR; ",
-             q, q);
+             "\n      -> mqdlq show --json --state-dir %s %s 1 | MQW_LETTER=1 "
+             "MQW_QUEUE=%s sh -c 'cd $TEST_DIR; ",
+             harness_state_dir(), q, q);
     says(ctl("doctor", q).out, want);
-    says(ctl("doctor", q).out, "mqdlq discard");
+    says(ctl("doctor", q).out, "mqdlq discard --state-dir /");
     says(ctl_out("metrics", NULL), "\nmqworker_on_dead_waiting{");
     says(ctl_out("metrics", NULL), "\nmqworker_on_dead_failed_total{");
     harness_write("good", "", 0);

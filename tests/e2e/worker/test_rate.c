@@ -50,7 +50,7 @@ Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
     const char *q = harness_queue(8, 256);
     struct harness_process *w =
         ctl_worker(q, "--rate", "1/h,1", "--", "sh", "-c", NOTE);
-    char want[256];
+    char want[600];
 
     send_some(q, 1, "x\n");
     harness_until(ran() == 1, SOON_MS);
@@ -62,9 +62,8 @@ Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
     harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
     snprintf(want, sizeof want,
              "full (8 of 8 messages), and senders are waiting\n      -> "
-             "mqctl set %s "
-             "rate=off\n",
-             q);
+             "mqctl set --state-dir %s %s rate=off\n",
+             harness_state_dir(), q);
     struct harness_result r = ctl("doctor", q);
     cr_assert_not_null(strstr(r.out, want), "%s", r.out);
     cr_assert_eq(ctl("set", q, "rate=off").status, 0);

@@ -128,6 +128,7 @@ Test(statedir, advice_names_a_directory_that_is_not_the_usual_one)
     clear_environment();
     setenv("HOME", "/home/u", 1);
     expect_operand("/home/u/.local/state/mqworker", "'/a b'");
+    expect_operand("", "'/a b'"); /* the queue is on a broker */
     expect_operand("/it's", "--state-dir '/it'\\''s' '/a b'");
     setenv("STATE_DIRECTORY", "/var/lib/a",
            1); /* the reader's shell has none */
