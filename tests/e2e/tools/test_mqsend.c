@@ -363,9 +363,9 @@ Test(mqsend, rate_paces_the_messages)
 {
     const char *q = harness_queue(0, 0);
     uint64_t start = harness_now_ms();
-    cr_assert_eq(
-        harness_run("mqsend", "--rate", "50/s", "--repeat", "10", q, "x").status,
-        0);
+    struct harness_result r =
+        harness_run("mqsend", "--rate", "50/s", "--repeat", "10", q, "x");
+    cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_geq(harness_now_ms() - start, 180);
     cr_assert_eq(harness_queue_length(q), 10);
 }

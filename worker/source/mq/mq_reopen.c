@@ -174,7 +174,7 @@ int mq_reopen_watch(struct source_mq *q, struct problem *p)
     return 0;
 }
 
-/* large_refuse cannot call `ended` itself, because it holds the lock of take, or
+/* large_refuse cannot call `ended` itself, because it holds the lock of take or
  * that of the spool, and a source holds no lock during an event. */
 int mq_large_end(struct chore *chore)
 {
