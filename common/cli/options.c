@@ -154,7 +154,7 @@ static int number_read(const struct option_row *row, const char *text,
         else
             range_print(row, give);
         if (row->unit)
-            text_append(give, sizeof give, ", or N%s", row->unit);
+            text_append(give, sizeof give, ", with or without %s", row->unit);
         return value_refuse(row, text, flaw, give, p);
     }
     if (rc == 0 && value < row->min)
