@@ -40,8 +40,8 @@
  * command that runs it by hand for the first of them. */
 static void hooks_check(struct findings *f, struct snapshot *v)
 {
-    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue),
-               *by_hand = NULL;
+    const char *queue = STATEDIR_OPERAND(v->dir.root, v->queue);
+    const char *by_hand = NULL;
     const json_t *runs = json_object_get(v->live, "runs");
     const char *command =
         json_text_of(json_object_get(runs, "flags"), "on-dead");

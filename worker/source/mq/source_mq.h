@@ -131,8 +131,8 @@ int mq_keep(struct source *s,
 /* Watch the worker's queue: q->name_gone is set when its name is removed. The
  * engine's thread (mq_reopen.c). */
 int mq_reopen_watch(struct source_mq *q, struct problem *p);
-/* End the worker, because the queue has larger messages than it has room for.
- * The run of q->large. */
+/* End the worker, because the queue now takes messages larger than a slot. Run
+ * by the pool, as the chore q->large. */
 int mq_large_end(struct chore *chore);
 /* Open the name again, when the old queue is empty. Called by mq_fetch, under
  * its lock. After -errno the old queue stays. */
